@@ -1,0 +1,299 @@
+"""The experiment handle: a Trackio run with a row buffer and a media queue before it."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trackio
+import wrapt
+from trackio.media import TrackioMedia
+
+from torchrl_trackio import lifecycle
+from torchrl_trackio.errors import warn_in_background
+from torchrl_trackio.hparams import flatten_config, merge_config, to_config
+from torchrl_trackio.media import MediaQueue
+from torchrl_trackio.names import project_name, run_name
+from torchrl_trackio.rows import RowBuffer
+from torchrl_trackio.run import StoredRun, private_copy, reopen, start
+from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
+from torchrl_trackio.video import Video
+
+_FORK_SECONDS = 1.0  # the longest that a fork waits for a write in progress
+
+_counts: dict[tuple[str, str, str], dict[str, int]] = {}  # last steps of finished runs, by (place, project, name)
+
+
+class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
+    """A :class:`trackio.Run` whose ``log``, ``flush`` and ``finish`` keep every value.
+
+    ``isinstance(run, trackio.Run)`` holds, and every attribute of the run is there. What differs:
+
+    * :meth:`log` gathers what is logged for one step in one row, and takes tensors and arrays;
+    * :meth:`flush` waits until everything is stored; :meth:`finish` may be called twice;
+    * :attr:`config` may be changed at any time;
+    * the run can be pickled, deep-copied and used after a fork: all go on writing to the same run.
+    """
+
+    def __init__(self, run: trackio.Run, config: dict[str, Any], *, resumed: bool, reopened: bool = False) -> None:
+        super().__init__(run)
+        self._self_config = config
+        self._self_config_changed = True
+        self._self_finished = False
+        self._self_left_behind = False
+        self._self_finishing = threading.RLock()
+        self._self_store = StoredRun(run, self._self_warn, resumed=resumed, reopened=reopened)
+        self._self_fill(_counts.get(self._self_place(), {}))
+        lifecycle.live.add(self)
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Store metrics in the row of ``step``.
+
+        Args:
+            metrics: name to value, as for :meth:`TrackioLogger.log_metrics`.
+            step: any integer-like number; ``None`` for the run's largest step so far plus one.
+
+        Raises:
+            TypeError: if a name or value cannot be stored; the others are.
+            ValueError: likewise.
+            RuntimeError: if the run is finished.
+        """
+        if step is None:
+            step = 1 + max([*self._self_rows.last_steps.values(), self._self_store.next_step - 1])
+        self.add(*to_metrics(flatten_metrics(metrics)), step=to_step(step))
+
+    def add(self, values: dict[str, Any], errors: Iterable[Exception] = (), step: int | None = None) -> None:
+        """Put converted values into the row of ``step``, then raise what kept the others from being converted.
+
+        Args:
+            values: stored names to what :mod:`torchrl_trackio.values` makes of values.
+            errors: one for each value that could not be converted.
+            step: an ``int``, or ``None`` to continue the names' own count.
+        """
+        self._self_catch_up()
+        if values:
+            for name, value in values.items():
+                if isinstance(value, TrackioMedia):
+                    values[name] = private_copy(value)
+            self._self_rows.add(values, step)
+        if errors := list(errors):
+            raise type(errors[0])("; ".join(map(str, errors)))
+
+    def add_video(self, name: str, video: Video, step: int | None) -> None:
+        """Encode a video in the background and store it in a row of its own; ``step`` as for :meth:`add`."""
+        self._self_catch_up()
+        step = self._self_rows.count(name, step)
+        self._self_media.put(lambda: self._self_store_video(name, video, step))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's hyperparameters, nested as given. A change is stored by the next flush at the latest."""
+        return self._self_config
+
+    def update_config(self, cfg: Any) -> None:
+        """Add hyperparameters to those of the run, level by level; the later value wins."""
+        self._self_catch_up()
+        merge_config(self._self_config, to_config(cfg))
+        self._self_config_changed = True
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything logged so far is stored, videos included.
+
+        In local mode it is then on disk and visible to readers. Rows that a server has not taken within 5 s are on the
+        local disk and sent later.
+
+        Args:
+            timeout: the longest to wait, in seconds; ``None`` for as long as it takes.
+        """
+        if self._self_left_behind or self._self_finished:
+            return
+        until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
+        self._self_media.flush(until)
+        self._self_rows.drain(timeout=max(until - time.monotonic(), 0))
+        self._self_write_config()
+        self._self_store.write_out(until)
+
+    def finish(self, timeout: float = 30.0) -> None:
+        """Store everything and end the run. Further calls do nothing; further values are refused.
+
+        Args:
+            timeout: the longest to wait for the store, in seconds. What a server has not taken by then is on the local
+                disk.
+        """
+        with self._self_finishing:
+            if self._self_finished or self._self_left_behind:
+                return
+            self._self_media.stop()
+            self._self_rows.stop()
+            self._self_write_config()
+            until = time.monotonic() + timeout
+            self._self_store.write_out(until, spill=False)
+            self._self_store.end(until)
+            self._self_finished = True
+            _counts[self._self_place()] = self._self_rows.last_steps
+            lifecycle.live.discard(self)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self._self_finished
+
+    @property
+    def place(self) -> str:
+        """Where the run is stored: a folder or a URL."""
+        return self._self_store.place
+
+    def identity(self) -> dict[str, Any]:
+        """What :meth:`adopt` needs to continue this run: project, name, id and the metrics' last steps."""
+        counts = dict(self._self_rows.last_steps)
+        return {"project": self.project, "name": self.name, "id": self.id, "last_steps": counts}
+
+    def adopt(self, saved: Mapping[str, Any]) -> None:
+        """Continue the run that ``saved`` identifies.
+
+        Raises:
+            RuntimeError: if this is another run, and has rows already.
+            ValueError: if the saved run is not in the store.
+        """
+        if saved["id"] != self.id:
+            if self._self_rows.used or self._self_store.resumed or saved["project"] != self.project:
+                raise RuntimeError(
+                    f"This TrackioLogger logs to run {self.id!r} but the checkpoint was written by run "
+                    f"{saved['id']!r}. Construct the logger for the saved run before loading, e.g. "
+                    "get_logger(..., state_dict=saved_state)."
+                )
+            self._self_store.become(saved["id"])
+            self.resume_config()
+        self._self_rows.last_steps.update(saved["last_steps"])
+
+    def resume_config(self) -> None:
+        """Merge this run's configuration into what is stored of it: Trackio would put it in its place."""
+        new = dict(self._self_config)
+        self._self_config.clear()
+        self._self_config.update(self._self_store.stored_config())
+        merge_config(self._self_config, new)
+
+    def hold(self) -> list[Callable[[], None]]:
+        """Keep background threads out while the process forks; returns what lets them in again."""
+        return [*self._self_rows.hold(_FORK_SECONDS), *self._self_store.hold(_FORK_SECONDS)]
+
+    def leave_behind(self) -> None:
+        """In a forked child: what the parent holds is the parent's, and its threads are not here."""
+        self._self_left_behind = True
+
+    def _self_catch_up(self) -> None:
+        """Open the run anew where a fork has left its threads and locks behind."""
+        if self._self_left_behind:
+            self.__wrapped__ = reopen(self._self_store.spec(), self._self_store.run.config)
+            self._self_finishing = threading.RLock()
+            self._self_store = StoredRun(self.__wrapped__, self._self_warn, resumed=True, reopened=True)
+            self._self_fill(self._self_rows.last_steps)
+            self._self_left_behind = False
+            lifecycle.live.add(self)
+            lifecycle.finish_in_forked_child()
+
+    def _self_fill(self, last_steps: Mapping[str, int]) -> None:
+        self._self_warned: set[str] = set()
+        self._self_rows = RowBuffer(self._self_write_row, self._self_store.stored_step, last_steps)
+        self._self_media = MediaQueue()
+
+    def _self_write_row(self, step: int, values: Mapping[str, Any]) -> None:
+        if self._self_config_changed or self._self_store.needs_config():
+            self._self_config_changed = False
+            self._self_store.set_config(self._self_config)
+        self._self_store.write(step, values)
+
+    def _self_write_config(self) -> None:
+        self._self_config_changed = False
+        if self._self_config or self._self_rows.used:
+            self._self_store.set_config(self._self_config)
+            self._self_store.write_config()
+
+    def _self_store_video(self, name: str, video: Video, step: int) -> None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as folder:
+                path = Path(folder) / f"video.{video.format}"
+                video.encode(path)
+                # The dashboard plays no gif in its <video>, but animates an image.
+                media = trackio.Image(path) if video.format == "gif" else trackio.Video(path)
+                self._self_write_row(step, {name: media})
+        except Exception as error:  # noqa: BLE001 - whatever the encoder or the disk raises, training goes on
+            reason = f"{type(error).__name__}: {error}"
+            self._self_warn(reason, f"video {name!r} at step {step} could not be stored: {reason}")
+
+    def _self_warn(self, cause: str, message: str) -> None:
+        if cause not in self._self_warned:
+            self._self_warned.add(cause)
+            warn_in_background(message)
+
+    def _self_place(self) -> tuple[str, str, str]:
+        return (self.place, self.project, self.name)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        stored, counts = self._self_store.run.config, self._self_rows.last_steps
+        return _unpickle, (self._self_store.spec(), stored, self._self_config, counts)
+
+    def __copy__(self) -> TrackioRun:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TrackioRun:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<TrackioRun {self.name!r} of project {self.project!r} in {self.place}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def open_run(
+    name: str, project: str, *, resume: str, saved: Mapping[str, Any] | None = None, options: Mapping[str, Any]
+) -> TrackioRun:
+    """Start or continue a run.
+
+    Args:
+        name: the run's name.
+        project: its project's name.
+        resume: ``"never"``, ``"allow"`` or ``"must"``, as :func:`trackio.init` takes it.
+        saved: the run to continue, from :meth:`TrackioRun.identity`.
+        options: further options of :func:`trackio.init`.
+
+    Raises:
+        TypeError: if an option is none of :func:`trackio.init`'s, or a name is no string.
+        ValueError: if a name cannot be stored, or the run to continue does not exist.
+    """
+    known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
+    if unknown := sorted(options.keys() - known):
+        raise TypeError(
+            f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
+        )
+    name, project = run_name(name), project_name(project)
+    config = to_config(options.get("config") or {})
+    run, resumed = start(
+        {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
+    )
+    experiment = TrackioRun(run, config, resumed=resumed)
+    if saved:
+        experiment.adopt(saved)
+    elif resumed:
+        experiment.resume_config()
+    return experiment
+
+
+def _unpickle(
+    spec: Mapping[str, Any], stored: dict[str, Any], config: dict[str, Any], last_steps: Mapping[str, int]
+) -> TrackioRun:
+    for live in lifecycle.live:
+        if live.id == spec["run_id"]:
+            return live
+    run = TrackioRun(reopen(spec, stored), config, resumed=True, reopened=True)
+    run._self_rows.last_steps.update(last_steps)
+    return run

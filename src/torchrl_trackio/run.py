@@ -1,0 +1,269 @@
+"""Trackio's run from the inside: the only module that touches Trackio's underscore names.
+
+They are needed where Trackio's public surface has no flush, drops a batch that it failed to write, or cannot open a run
+a second time. All exist in 0.42 and 0.43; a new release is met here.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import orjson
+import trackio
+from trackio import fragments
+from trackio.media import TrackioMedia
+from trackio.sqlite_storage import SQLiteStorage
+from trackio.utils import TRACKIO_DIR, resolve_space_id_and_server_url, serialize_values
+
+from torchrl_trackio.hparams import flatten_config, nest_config
+from torchrl_trackio.hub import bounded_hub
+from torchrl_trackio.values import PendingHistogram
+
+_LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
+_REMOTE_FLUSH_SECONDS = 5.0  # the longest that a flush waits for a server before rows are written to disk instead
+_MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are written at once
+_MOST_UNWRITTEN = 100_000  # rows kept of writes that failed
+_OWN_KEYS = ("_Username", "_Created", "_Group")  # that Trackio adds to a configuration
+
+Warn = Callable[[str, str], None]  # takes the cause, which is warned about once, and the text
+
+
+class StoredRun:
+    """One :class:`trackio.Run`, written to so that no row, no late hyperparameter and no failed batch is lost.
+
+    Args:
+        run: the run.
+        warn: told of each failure.
+        resumed: whether the run was in the store before.
+        reopened: whether another process, or this one before a fork, opened it first.
+    """
+
+    def __init__(self, run: trackio.Run, warn: Warn, *, resumed: bool = False, reopened: bool = False) -> None:
+        self.run = run
+        self.resumed = resumed
+        self.reopened = reopened
+        self._warn = warn
+        self._sent_config: dict[str, Any] | None = copy.deepcopy(run.config) if reopened else None
+        self._unwritten: list[dict[str, Any]] = []
+        self._failed = False
+        run._write_logs_to_sqlite = self._write_logs
+        run._warn_once = self._on_failure
+
+    @property
+    def next_step(self) -> int:
+        """Trackio's own count: the largest step so far plus one."""
+        return self.run._next_step  # type: ignore[no-any-return]
+
+    @property
+    def place(self) -> str:
+        """Where the run is stored: a folder or a URL, without its token."""
+        return self.run._space_id or self.run._server_base_url or str(TRACKIO_DIR)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log one row. A value that cannot be stored is warned about, and takes none of the others with it."""
+        row = {}
+        for name, value in values.items():
+            try:
+                row[name] = value if type(value) in (float, int, str) else self._storable(value, step)
+            except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
+                reason = f"{type(error).__name__}: {error}"
+                self._warn(reason, f"{name!r} at step {step} could not be stored: {reason}")
+        if row:
+            self.run.log(row, step=step)
+            if len(self.run._queued_logs) >= _MOST_QUEUED:
+                self.write_out(time.monotonic() + _LOCK_SECONDS)
+
+    def needs_config(self) -> bool:
+        """Whether no row has carried the configuration yet."""
+        return not self.run._config_logged
+
+    def set_config(self, config: Mapping[str, Any]) -> None:
+        """Have the next row carry the configuration, if it is not what the last one carried."""
+        flat = {**flatten_config(config), **{key: self.run.config[key] for key in _OWN_KEYS}}
+        if flat == self._sent_config:
+            return
+        with self._queue_lock():
+            for row in self.run._queued_logs:
+                row["config"] = None  # of the configurations in one batch, Trackio keeps the first
+            self.run.config, self.run._config_logged = flat, False
+        self._sent_config = copy.deepcopy(flat)
+
+    def write_config(self) -> None:
+        """Log an empty row that carries the configuration, if no row has: Trackio stores it only with one."""
+        if self.needs_config():
+            self.run.log({}, step=max(self.next_step - 1, 0))
+
+    def stored_config(self) -> dict[str, Any]:
+        """The nested configuration in the store. Trackio's own entries go over into this run."""
+        stored = SQLiteStorage.get_run_config(self.run.project, run_id=self.run.id) or {}
+        self.run.config["_Created"] = stored.get("_Created", self.run.config["_Created"])
+        self.run.config["_Group"] = self.run.group or stored.get("_Group")
+        return nest_config({key: value for key, value in stored.items() if key not in _OWN_KEYS})
+
+    def stored_step(self, name: str) -> int:
+        """The last step of a metric in the store; -1 for a run that is new."""
+        if not self.resumed or not self.run._is_local:
+            return -1
+        values = SQLiteStorage.get_metric_values(self.run.project, None, name, run_id=self.run.id)
+        return max((value["step"] for value in values), default=-1)
+
+    def become(self, run_id: str) -> None:
+        """Be the run of that id instead, before anything is logged.
+
+        Raises:
+            ValueError: if no such run is stored.
+        """
+        last = SQLiteStorage.get_max_step_for_run(self.run.project, run_id=run_id)
+        if last is None and self.run._is_local:
+            raise ValueError(
+                f"run {self.run.name!r} ({run_id}) is not in project {self.run.project!r} of {TRACKIO_DIR}: "
+                "set TRACKIO_DIR to the folder that it was logged to, or start a new run"
+            )
+        self.run.id, self.resumed = run_id, True
+        self.run._next_step = 0 if last is None else last + 1
+
+    def write_out(self, until: float, *, spill: bool = True) -> None:
+        """Empty Trackio's queue: into the store, or to the server as far as it takes rows in time.
+
+        Args:
+            until: ``time.monotonic()`` at which to stop waiting.
+            spill: whether rows that a server has not taken are written to the local disk.
+        """
+        run = self.run
+        if not run._is_local and (
+            self._wait_until_sent(min(until, time.monotonic() + _REMOTE_FLUSH_SECONDS)) or not spill
+        ):
+            return
+        if run._client_lock.acquire(timeout=max(min(until - time.monotonic(), _LOCK_SECONDS), 0)):
+            try:
+                run._flush_queues_inline()
+                self._write_logs([])
+            finally:
+                run._client_lock.release()
+
+    def end(self, until: float) -> None:
+        """End the run, waiting for Trackio's sender once: ``Run.finish`` would wait another 30 s for a dead server."""
+        run = self.run
+        run._stop_flag.set()
+        sender = run._local_sender_thread if run._is_local else run._client_thread
+        if sender is not None:
+            sender.join(max(until - time.monotonic(), 0.1))
+        if sender is not None and sender.is_alive():
+            run._flush_queues_inline()
+            where = f"in {TRACKIO_DIR}, and the next logger of project {run.project!r} sends them"
+            self._warn("unsent", f"run {run.name!r} ended before {self.place} had taken all its rows: they are {where}")
+        elif not self.reopened:
+            run.finish()
+        self._write_logs([])
+        if self._unwritten:
+            self._warn("unwritten", f"{len(self._unwritten)} rows of run {run.name!r} could not be written")
+
+    def hold(self, timeout: float) -> list[Callable[[], None]]:
+        """Keep Trackio's threads out, for a fork; returns what lets them in again."""
+        locks = [self.run._client_lock] + ([self.run._queue_lock] if hasattr(self.run, "_queue_lock") else [])
+        return [lock.release for lock in locks if lock.acquire(timeout=timeout)]
+
+    def spec(self) -> dict[str, Any]:
+        """What :func:`reopen` takes."""
+        run = self.run
+        return {
+            "url": run.url,
+            "project": run.project,
+            "client": None,
+            "name": run.name,
+            "run_id": run.id,
+            "group": run.group,
+            "space_id": run._space_id,
+            "bucket_id": run._bucket_id,
+            "server_base_url": run._server_base_url,
+            "write_token": run._write_token,
+            "existing_runs": [],
+            "initial_last_step": run._next_step - 1,
+            "webhook_url": run._webhook_url,
+        }
+
+    def _storable(self, value: Any, step: int) -> Any:
+        if isinstance(value, PendingHistogram):
+            return trackio.Histogram(np_histogram=value.count())
+        if isinstance(value, TrackioMedia):
+            value._save(
+                self.run.project, self.run.name, step
+            )  # here its failure is seen; Run.log only drops the metric
+        elif isinstance(value, (trackio.Table, trackio.Trace)):
+            value = value._to_dict(project=self.run.project, run=self.run.name, step=step)
+            orjson.dumps(serialize_values(value))
+        return value
+
+    def _write_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Trackio's ``_write_logs_to_sqlite``, but what it fails to write is kept and written with the next batch."""
+        rows = self._unwritten + logs
+        if not rows:
+            return
+        configs = [row["config"] for row in rows if row.get("config")]
+        for row in rows:
+            row["config"] = None
+        rows[0]["config"] = configs[-1] if configs else None
+        self._failed = False
+        trackio.Run._write_logs_to_sqlite(self.run, rows)
+        self._unwritten = rows[-_MOST_UNWRITTEN:] if self._failed else []
+
+    def _on_failure(self, key: str, message: str) -> None:
+        """Trackio's ``_warn_once``."""
+        self._failed = True
+        self._warn(key, message)
+
+    def _wait_until_sent(self, until: float) -> bool:
+        run = self.run
+        while time.monotonic() < until:
+            waiting = (run._queued_logs, run._queued_system_logs, run._queued_uploads, run._queued_alerts)
+            sending = getattr(run, "_sending_batch", None) or run._client_lock.locked()
+            if not any(waiting) and not sending and not run._has_local_buffer:
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _queue_lock(self) -> AbstractContextManager[Any]:
+        # 0.42 has one lock for both.
+        lock: AbstractContextManager[Any] = getattr(self.run, "_queue_lock", self.run._client_lock)
+        return lock
+
+
+def start(options: Mapping[str, Any]) -> tuple[trackio.Run, bool]:
+    """``trackio.init``; tells also whether the run was in the store before.
+
+    It neither ends the run that the user's own ``trackio.log`` writes to nor takes its place.
+    """
+    if options["resume"] != "never":
+        fragments.import_inbox_dir()  # rows of the JSONL mode are found only once they are imported
+    current_config = trackio.config
+    try:
+        if resolve_space_id_and_server_url(options.get("space_id"), options.get("server_url"))[0] is None:
+            with bounded_hub():
+                run = contextvars.Context().run(lambda: trackio.init(**options))
+        else:
+            run = contextvars.Context().run(lambda: trackio.init(**options))
+    finally:
+        trackio.config = current_config
+    return run, run._initial_last_step is not None
+
+
+def reopen(spec: Mapping[str, Any], config: dict[str, Any]) -> trackio.Run:
+    """A second :class:`trackio.Run` for a run that is open elsewhere: another process, or this one before a fork."""
+    with bounded_hub():
+        run = trackio.Run(**spec)
+    run.config, run._config_logged = config, True  # whoever opened the run first stores it
+    return run
+
+
+def private_copy(media: TrackioMedia) -> TrackioMedia:
+    """Media whose array the caller can no longer change."""
+    media = copy.copy(media)
+    if isinstance(media._value, np.ndarray):
+        media._value = media._value.copy()
+    return media

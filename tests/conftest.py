@@ -1,0 +1,30 @@
+"""Every test runs on real Trackio in a temporary folder, each in a project of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+
+# Trackio reads both when it is imported, so they are set before any test module is.
+os.environ["TRACKIO_DIR"] = tempfile.mkdtemp(prefix="torchrl-trackio-tests-")
+os.environ["HF_HUB_OFFLINE"] = "1"
+for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "HF_TOKEN"):
+    os.environ.pop(name, None)
+
+import pytest
+
+from torchrl_trackio import TrackioLogger
+
+
+@pytest.fixture
+def project(request: pytest.FixtureRequest) -> str:
+    """A project that no other test logs to."""
+    return re.sub(r"[^\w-]+", "-", request.node.nodeid.split("/")[-1])[-120:].strip("-")
+
+
+@pytest.fixture
+def logger(project: str):
+    """A logger of run ``run``, closed at the end."""
+    with TrackioLogger("run", project) as logger:
+        yield logger

@@ -1,0 +1,77 @@
+"""Reads back what Trackio has stored, from its files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def folder() -> Path:
+    """Trackio's folder."""
+    return Path(os.environ["TRACKIO_DIR"])
+
+
+def query(project: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """The rows of a query of a project's database; none where there is no database or table."""
+    path = folder() / f"{project}.db"
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path, timeout=30)) as connection:
+        try:
+            return connection.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise
+
+
+def rows(project: str, run: str = "run") -> list[tuple[int, dict[str, Any]]]:
+    """(step, metrics) of a run in the order of storing; the strings that stand for non-finite numbers as numbers."""
+    found = query(project, "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY id", run)
+    return [
+        (step, {k: _NUMBERS.get(v, v) if isinstance(v, str) else v for k, v in json.loads(metrics).items()})
+        for step, metrics in found
+    ]
+
+
+def series(project: str, name: str, run: str = "run") -> list[tuple[int, Any]]:
+    """(step, value) of one metric."""
+    return [(step, metrics[name]) for step, metrics in rows(project, run) if name in metrics]
+
+
+def config(project: str, run: str = "run") -> dict[str, Any]:
+    """The stored configuration of the newest run of that name, without Trackio's own entries."""
+    found = query(project, "SELECT config FROM configs WHERE run_name = ? ORDER BY id DESC LIMIT 1", run)
+    return {k: v for k, v in json.loads(found[0][0]).items() if not k.startswith("_")} if found else {}
+
+
+def run_ids(project: str) -> set[str]:
+    """The ids of all runs that have rows."""
+    return {run_id for (run_id,) in query(project, "SELECT DISTINCT run_id FROM metrics")}
+
+
+def media(project: str, name: str, run: str = "run") -> list[tuple[int, Path]]:
+    """(step, file) of the media logged under a name."""
+    return [(step, folder() / "media" / value["file_path"]) for step, value in series(project, name, run)]
+
+
+def frames(path: Path) -> np.ndarray:
+    """The decoded frames ``(T, H, W, 3)`` of a video or gif, uint8."""
+    with av.open(str(path)) as file:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)])
+
+
+def seconds(path: Path) -> float:
+    """How long a video lasts."""
+    with av.open(str(path)) as file:
+        return float(file.duration / av.time_base)
