@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from torchrl_trackio._autoload import register
+
 if TYPE_CHECKING:
     from torchrl_trackio.errors import TrackioWarning
     from torchrl_trackio.experiment import TrackioRun
@@ -25,3 +27,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+register()  # PyTorch has called it already, unless its autoload is switched off

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -16,9 +17,10 @@ import numpy as np
 import torch
 
 from torchrl_trackio.names import config_key
-from torchrl_trackio.values import STORABLE_INT, describe, size_of
+from torchrl_trackio.values import STORABLE_INT, describe, is_plain, size_of
 
 _LONGEST_ARRAY = 1000  # elements of a tensor or array that are written out
+_LONGEST_INT = 10_000  # bits of an integer that Python writes in decimals
 
 
 def to_config(cfg: Any) -> dict[str, Any]:
@@ -56,22 +58,20 @@ def flatten_config(config: Mapping[str, Any]) -> dict[str, Any]:
     such, since the JSON of a server's request cannot hold them.
     """
     return {
-        config_key(keys[0]) if len(keys) == 1 else "/".join((config_key(keys[0]), *keys[1:])): _json(value)
-        for keys, value in _leaves(config, ())
+        _text("/".join((config_key(keys[0]), *keys[1:]))): _json(value)
+        for keys, value in _leaves(_plain(config, ()), ())
     }
 
 
 def nest_config(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested configuration that :func:`flatten_config` was given."""
+    """The nested configuration that :func:`flatten_config` was given; ``a/b`` beside a leaf ``a`` stays one key."""
     config: dict[str, Any] = {}
     for path, value in flat.items():
         keys, inner = path.split("/"), config
-        for key in keys[:-1]:
-            nested = inner.setdefault(key, {})
-            if not isinstance(nested, dict):
-                inner[key] = nested = {}
-            inner = nested
-        inner[keys[-1]] = value
+        depth = next((d for d in range(1, len(keys)) if "/".join(keys[:d]) in flat), len(keys))
+        for key in keys[: depth - 1]:
+            inner = inner.setdefault(key, {})
+        inner["/".join(keys[depth - 1 :])] = value
     return config
 
 
@@ -86,7 +86,7 @@ def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     inside = (*inside, id(value))
     omegaconf = sys.modules.get("omegaconf")
     if omegaconf is not None and isinstance(value, (omegaconf.DictConfig, omegaconf.ListConfig)):
-        return _plain(_omegaconf_container(value), inside)
+        return _plain(_resolved(value), inside)
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, inside) for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -99,13 +99,16 @@ def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     if isinstance(value, torch.Size):
         return list(value)
     if isinstance(value, Set):
-        return sorted((_plain(item, inside) for item in value), key=lambda item: (type(item).__name__, str(item)))
-    return _leaf(value)
+        return _sorted([_plain(item, inside) for item in value])
+    try:
+        return _leaf(value)
+    except Exception:  # noqa: BLE001 - an object's own __str__ can raise anything
+        return describe(value)
 
 
 def _leaf(value: Any) -> Any:
     if isinstance(value, (torch.Tensor, np.ndarray)):
-        if size_of(value) > _LONGEST_ARRAY or (isinstance(value, torch.Tensor) and value.is_meta):
+        if size_of(value) > _LONGEST_ARRAY or (isinstance(value, torch.Tensor) and not is_plain(value)):
             return describe(value)
         return _plain(value.tolist() if isinstance(value, np.ndarray) else value.detach().cpu().tolist(), ())
     if isinstance(value, np.generic):
@@ -119,14 +122,24 @@ def _leaf(value: Any) -> Any:
     return str(value)
 
 
-def _omegaconf_container(value: Any) -> Any:
+def _resolved(node: Any) -> Any:
+    """The items of an OmegaConf container; where one cannot be resolved, its text: better than no configuration."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    items = OmegaConf.to_container(node, resolve=False)
+    if isinstance(items, (dict, list)):
+        for key in items if isinstance(items, dict) else range(len(items)):
+            with contextlib.suppress(OmegaConfBaseException):
+                items[key] = node[key]
+    return items
+
+
+def _sorted(items: list[Any]) -> list[Any]:
     try:
-        return OmegaConf.to_container(value, resolve=True)
-    except OmegaConfBaseException:  # an interpolation into nowhere: better its text than no configuration
-        return OmegaConf.to_container(value, resolve=False)
+        return sorted(items)
+    except TypeError:  # of several types
+        return sorted(items, key=lambda item: (type(item).__name__, str(item)))
 
 
 def _key(key: Any) -> str:
@@ -147,13 +160,16 @@ def _leaves(config: Mapping[str, Any], prefix: tuple[str, ...]) -> Iterator[tupl
 def _json(value: Any) -> Any:
     """A value of a plain configuration as the JSON of every one of Trackio's stores can hold it."""
     if isinstance(value, dict):
-        return {str(key): _json(item) for key, item in value.items()}
+        return {_text(key): _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, int) and value not in STORABLE_INT:
-        return str(value)
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    return value if isinstance(value, (bool, int, float, type(None))) else _json(_plain(value, ()))
+        return str(value) if value.bit_length() < _LONGEST_INT else hex(value)
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(text: str) -> str:
+    """Without lone surrogates, which no store can write."""
+    return text.encode(errors="replace").decode()

@@ -13,7 +13,8 @@ from torchrl_trackio.errors import warn
 _RESERVED = frozenset(
     "data_type metrics project run run_id series_key step time timestamp x_axis".split()  # noqa: SIM905
 )
-_LONGEST = 200  # a run's name becomes a folder's, and file systems end names at 255 bytes
+_LONGEST = 200
+_MOST_BYTES = 240  # a run's name becomes folders', a project's a file's, and file systems end names at 255 bytes
 
 
 def metric_name(name: Any, keys_sep: str = "/") -> str:
@@ -49,7 +50,7 @@ def _drawable(name: str) -> str:
 
 def config_key(key: str) -> str:
     """The key that Trackio stores a hyperparameter under: it keeps a leading underscore for itself."""
-    return key.lstrip("_") + "_" if key.startswith("_") else key
+    return (key.lstrip("_") or "underscore") + "_" if key.startswith("_") else key
 
 
 def run_name(name: Any) -> str:
@@ -57,16 +58,19 @@ def run_name(name: Any) -> str:
 
     Raises:
         TypeError: if it is not a string.
-        ValueError: if it is empty, longer than 200 characters, absolute, or holds ``..`` or a NUL.
+        ValueError: if it is empty, longer than 200 characters (or 240 bytes between slashes), absolute, or holds
+            ``..`` or a NUL.
     """
     if not isinstance(name, str):
         raise TypeError(f"exp_name must be a string, got {name!r} ({type(name).__name__})")
     _check_text("exp_name", name)
     path = PurePosixPath(name.replace("\\", "/"))
-    if not name.strip() or len(name) > _LONGEST or path.is_absolute() or ".." in path.parts or "\0" in name:
+    escapes = path.is_absolute() or ".." in path.parts or "\0" in name
+    if escapes or not name.strip() or len(name) > _LONGEST or any(map(_is_too_long, path.parts)):
         raise ValueError(
-            f"exp_name must have 1 to {_LONGEST} characters and be neither an absolute path nor hold '..' or a NUL, "
-            f"since Trackio stores media in a folder of that name; got {name!r}"
+            f"exp_name must have 1 to {_LONGEST} characters (at most {_MOST_BYTES} bytes between slashes) and be "
+            "neither an absolute path nor hold '..' or a NUL, since Trackio stores media in a folder of that name; "
+            f"got {name!r}"
         )
     return name
 
@@ -79,16 +83,22 @@ def project_name(name: Any) -> str:
 
     Raises:
         TypeError: if it is not a string.
-        ValueError: if nothing is left, or it is longer than 200 characters.
+        ValueError: if nothing is left, or it is longer than 200 characters or 240 bytes.
     """
     if not isinstance(name, str):
         raise TypeError(f"project must be a string, got {name!r} ({type(name).__name__})")
     kept = re.sub(r"[^\w-]+", "-", name).strip("-")
-    if not kept or len(kept) > _LONGEST:
-        raise ValueError(f"project must have 1 to {_LONGEST} letters, digits, '-' or '_'; got {name!r}")
+    if not kept or len(kept) > _LONGEST or _is_too_long(kept):
+        raise ValueError(
+            f"project must have 1 to {_LONGEST} letters, digits, '-' or '_' (at most {_MOST_BYTES} bytes); got {name!r}"
+        )
     if kept != name:
         warn(f"Trackio stores projects under letters, digits, '-' and '_' only: {name!r} is logged to {kept!r}")
     return kept
+
+
+def _is_too_long(part: str) -> bool:
+    return len(part.encode()) > _MOST_BYTES
 
 
 def _check_text(what: str, text: str) -> None:

@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensordict import TensorDictBase
+import trackio
+from tensordict import NonTensorData, NonTensorStack, TensorDictBase
+from trackio.media import TrackioMedia
 
+from torchrl_trackio.errors import TrackioWarning
 from torchrl_trackio.names import metric_name
 
 Bins = int | str | Sequence[float]
 
 _INT64 = range(-(2**63), 2**63)
 STORABLE_INT = range(-(2**63), 2**64)  # what Trackio's JSON writer takes
+_MOST_BINS = 512  # that Trackio keeps
+_WIDEST = 8e307  # numpy's edges overflow where the values lie further apart than the largest float
+_TRACKIO_TYPES = (TrackioMedia, trackio.Histogram, trackio.Markdown, trackio.Table, trackio.Trace)
 
 
 def to_step(step: Any) -> int:
@@ -28,16 +34,16 @@ def to_step(step: Any) -> int:
         ValueError: if it lies outside int64.
     """
     if type(step) is not int:
-        number = (
-            step.item() if isinstance(step, (torch.Tensor, np.ndarray, np.generic)) and size_of(step) == 1 else step
-        )
+        number = step
+        if isinstance(step, (torch.Tensor, np.ndarray, np.generic)) and size_of(step) == 1 and not _is_meta(step):
+            number = step.item()
         if isinstance(number, float) and number.is_integer():
             number = int(number)
         if not isinstance(number, int) or isinstance(number, bool):
             raise TypeError(f"step must be an integer (int, numpy integer, 0-d tensor, integral float), got {step!r}")
         step = int(number)
     if step not in _INT64:
-        raise ValueError(f"step must fit in a signed 64-bit integer, got {step}")
+        raise ValueError(f"step must fit in a signed 64-bit integer, got {describe(step)}")
     return step  # type: ignore[no-any-return]
 
 
@@ -65,12 +71,17 @@ def to_scalar(value: Any) -> int | float:
         value = value.item()
     if isinstance(value, (bool, int)):
         if value not in STORABLE_INT:
-            raise ValueError(f"Trackio stores integers from -2**63 to 2**64 - 1, got {value}: log float({value})")
+            raise ValueError(
+                f"Trackio stores integers from -2**63 to 2**64 - 1, got {describe(value)}: log it as float"
+            )
         return int(value)
     if isinstance(value, float):
         return float(value)
     if hasattr(value, "__float__") and not isinstance(value, (complex, str, bytes)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError(f"a scalar must fit in a float, got {describe(value)}: {error}") from None
     raise TypeError(f"a scalar must be a real number or a tensor or array with one element, got {describe(value)}")
 
 
@@ -102,13 +113,19 @@ class PendingHistogram:
 
     def count(self) -> tuple[np.ndarray, np.ndarray]:
         """Counts ``(bins,)`` and edges ``(bins + 1,)``; both empty where no value is finite."""
-        data = self.data
-        if data.dtype.kind == "f":
-            finite = np.isfinite(data)
-            data = data if finite.all() else data[finite]
+        data = self.data.astype(np.float64)
+        data = data[np.isfinite(data)].clip(-_WIDEST, _WIDEST)
         if not data.size:
             return np.array([]), np.array([])
-        return np.histogram(data if data.dtype.kind == "f" else data.astype(np.float64), bins=self.bins)
+        if isinstance(self.bins, np.ndarray):
+            return np.histogram(data, self.bins)
+        low, high = float(data.min()), float(data.max())
+        margin = 1e-12 * max(-low, high) + 1e-300
+        if high - low < margin:  # too close together for floats between them to be the edges
+            margin = margin if low < high else max(margin, 0.5)  # numpy's own where all are equal
+            low, high = low - margin, high + margin
+        with np.errstate(all="ignore"):
+            return np.histogram(data, _number_of_bins(data, self.bins), (low, high))
 
 
 def to_metric(value: Any) -> Any:
@@ -125,10 +142,12 @@ def to_metric(value: Any) -> Any:
         return value
     if isinstance(value, (torch.Tensor, np.ndarray)):
         return to_scalar(value) if size_of(value) == 1 else PendingHistogram(value)
-    if value is None or isinstance(value, (str, PendingHistogram)) or _is_trackio(value):
+    if value is None or isinstance(value, (str, PendingHistogram, *_TRACKIO_TYPES)):
         return value
+    if trackio.Html.is_loggable_figure(value):
+        return trackio.Html(value)  # drawn at once: a figure may be changed after the call
     if isinstance(value, (list, tuple)):
-        if value and all(_is_trackio(item) for item in value):
+        if value and all(isinstance(item, trackio.Trace) for item in value):
             return list(value)
         array = _numbers(value)
         return to_scalar(array) if array.size == 1 else PendingHistogram(array)
@@ -153,7 +172,10 @@ def flatten_metrics(metrics: Mapping[Any, Any] | TensorDictBase, keys_sep: str =
     """
     if not isinstance(metrics, (Mapping, TensorDictBase)):
         raise TypeError(f"metrics must be a mapping or a TensorDict, got {describe(metrics)}")
-    flat = dict(_flattened(metrics, keys_sep, ()))
+    flat: dict[Any, Any] = {}
+    for keys, value in _flattened(metrics, ()):
+        name = keys[0] if len(keys) == 1 else keys_sep.join(_joined(key, keys_sep) for key in keys)
+        flat[keys if name in flat else name] = value  # the second of one name is refused, when it is joined, too
     devices = {value.device for value in flat.values() if isinstance(value, torch.Tensor) and value.is_cuda}
     if devices:  # all copies are queued first, then each device is waited for once
         flat = {k: v.detach().to("cpu", non_blocking=True) if _on_cuda(v) else v for k, v in flat.items()}
@@ -172,8 +194,9 @@ def to_metrics(flat: Mapping[Any, Any], keys_sep: str = "/") -> tuple[dict[str, 
             if name in stored:
                 raise ValueError(f"two metrics of one call would both be stored as {name!r}: rename one of them")
             stored[name] = to_metric(value)
-        except (TypeError, ValueError) as error:
-            errors.append(type(error)(f"{key!r}: {error}"))
+        except Exception as error:  # noqa: BLE001 - an object's own __float__ or __array__ can raise anything
+            kind = next((kind for kind in (ValueError, TrackioWarning) if isinstance(error, kind)), TypeError)
+            errors.append(kind(f"{key!r}: {error}"))
     return stored, errors
 
 
@@ -188,7 +211,7 @@ def to_python(value: Any) -> Any:
 def _numbers(data: Any) -> np.ndarray:
     """A private, flat copy of real numbers."""
     if isinstance(data, torch.Tensor):
-        if data.is_complex():
+        if data.is_complex() or not is_plain(data):
             raise TypeError(f"a histogram takes real numbers, got {describe(data)}")
         data = data.detach()
         if data.dtype in (torch.float64, torch.float32, torch.float16) or not data.is_floating_point():
@@ -217,26 +240,42 @@ def _checked_bins(bins: Any) -> Any:
             raise ValueError(f"bins: {error}; numpy.histogram_bin_edges lists the estimators") from None
         return bins
     if isinstance(bins, (int, np.integer)) and not isinstance(bins, bool):
-        if not 1 <= bins <= 512:
-            raise ValueError(f"bins must be from 1 to 512, the most that Trackio keeps, got {bins}")
+        if not 1 <= bins <= _MOST_BINS:
+            raise ValueError(f"bins must be from 1 to {_MOST_BINS}, the most that Trackio keeps, got {bins}")
         return int(bins)
     if isinstance(bins, (Sequence, np.ndarray, torch.Tensor)):
         edges = _numbers(bins)
-        if len(edges) < 2 or len(edges) > 513 or not (np.diff(edges) > 0).all():
-            raise ValueError(f"bins must be 2 to 513 rising edges, got {bins!r}")
+        if not 2 <= len(edges) <= _MOST_BINS + 1 or not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
+            raise ValueError(f"bins must be 2 to 513 rising, finite edges, got {describe(bins)}")
         return edges
     raise TypeError(f"bins must be an integer, an estimator's name or a sequence of edges, got {describe(bins)}")
 
 
-def _flattened(metrics: Any, keys_sep: str, prefix: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+def _number_of_bins(data: np.ndarray, bins: int | str) -> int:
+    """Of an estimator, at most what Trackio keeps: an outlier far from the rest makes it ask for billions."""
+    if isinstance(bins, int):
+        return bins
+    try:
+        return min(len(np.histogram_bin_edges(data, bins)) - 1, _MOST_BINS)
+    except (ValueError, MemoryError):
+        return _MOST_BINS
+
+
+def _flattened(metrics: Any, prefix: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     for key, value in metrics.items():
         keys = (*prefix, key)
-        if isinstance(value, (Mapping, TensorDictBase)):
-            yield from _flattened(value, keys_sep, keys)
-        elif len(keys) == 1:
-            yield key, value
+        if isinstance(value, NonTensorData):
+            yield keys, value.data
+        elif isinstance(value, NonTensorStack):
+            yield keys, value.tolist()
+        elif isinstance(value, (Mapping, TensorDictBase)):
+            yield from _flattened(value, keys)
         else:
-            yield keys_sep.join("/".join(k) if isinstance(k, tuple) else str(k) for k in keys), value
+            yield keys, value
+
+
+def _joined(key: Any, keys_sep: str) -> str:
+    return keys_sep.join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def _on_cuda(value: Any) -> bool:
@@ -245,7 +284,7 @@ def _on_cuda(value: Any) -> bool:
 
 def _item(value: torch.Tensor | np.ndarray) -> Any:
     if isinstance(value, torch.Tensor):
-        if value.is_complex() or value.is_meta:
+        if value.is_complex() or _is_meta(value):
             raise TypeError(f"a scalar must be a real number, got {describe(value)}")
         return value.detach().item()
     if value.dtype.kind not in "biuf":
@@ -253,10 +292,14 @@ def _item(value: torch.Tensor | np.ndarray) -> Any:
     return value.item()
 
 
-def _is_trackio(value: Any) -> bool:
-    """Whether Trackio has a form of its own for the value: its objects, and matplotlib's and plotly's figures."""
-    modules = {cls.__module__.partition(".")[0] for cls in type(value).__mro__[:-1]}
-    return "trackio" in modules or ("Figure" in type(value).__name__ and bool(modules & {"matplotlib", "plotly"}))
+def _is_meta(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its elements can be read in order: it is no meta, sparse, nested or quantized tensor."""
+    strange = tensor.is_meta or tensor.is_nested or tensor.is_quantized
+    return tensor.layout == torch.strided and not strange
 
 
 def size_of(value: torch.Tensor | np.ndarray | np.generic) -> int:
@@ -266,7 +309,13 @@ def size_of(value: torch.Tensor | np.ndarray | np.generic) -> int:
 
 def describe(value: Any) -> str:
     """The value for an error's text: what it is, its type, its shape."""
-    if isinstance(value, (torch.Tensor, np.ndarray)):
-        return f"{type(value).__name__} of shape {tuple(value.shape)} and dtype {value.dtype}"
-    text = repr(value)
+    try:
+        if isinstance(value, (torch.Tensor, np.ndarray)) and not getattr(value, "is_nested", False):
+            where = ""
+            if isinstance(value, torch.Tensor) and not is_plain(value):
+                where = f", on device {value.device} with layout {value.layout}"
+            return f"{type(value).__name__} of shape {tuple(value.shape)} and dtype {value.dtype}{where}"
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - an object's own code; an int of over 4300 digits, too, has no repr
+        text = "something without a repr"
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"

@@ -12,7 +12,7 @@ import av
 import numpy as np
 import torch
 
-from torchrl_trackio.values import describe
+from torchrl_trackio.values import describe, is_plain, size_of
 
 # Format: encoder, pixel format, options. Browsers play 4:2:0 only; a veryfast x264 doubles the speed for a few percent.
 _ENCODERS: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -20,6 +20,7 @@ _ENCODERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "webm": ("libvpx-vp9", "yuv420p", {"deadline": "realtime", "cpu-used": "8", "crf": "31", "b:v": "0"}),
     "gif": ("gif", "pal8", {}),
 }
+_MOST_FPS = {"mp4": 1000, "webm": 1000, "gif": 100}  # a gif counts in hundredths of a second
 _CHANNELS = (1, 3, 4)
 
 
@@ -30,7 +31,7 @@ class Video:
         frames: ``(T, C, H, W)`` or ``(N, T, C, H, W)``, or with the channels last; C of 1 (gray), 3 (RGB) or 4 (RGBA,
             put on black); tensor or array on any device. Integers in [0, 255], bools, or floats in [0, 1]; floats
             beyond 2 are taken for [0, 255]. What lies outside is clipped, NaN is black. N videos are tiled in a grid.
-        fps: frames per second, above 0.
+        fps: frames per second, above 0, at most 1000; at most 100 in a gif.
         format: ``"mp4"`` (H.264), ``"webm"`` (VP9) or ``"gif"``.
 
     Raises:
@@ -39,16 +40,18 @@ class Video:
     """
 
     def __init__(self, frames: Any, fps: float, format: str = "mp4") -> None:  # noqa: A002
-        self.fps = _checked_fps(fps)
         if format not in _ENCODERS:
             raise ValueError(f"format must be one of {', '.join(map(repr, _ENCODERS))}, got {format!r}")
         self.format = format
-        if isinstance(frames, np.ndarray):
-            frames = torch.from_numpy(frames) if frames.dtype.kind in "biuf" else frames
-        if not isinstance(frames, torch.Tensor) or frames.is_complex():
+        self.fps = _checked_fps(fps, _MOST_FPS[format])
+        if isinstance(frames, np.ndarray) and frames.dtype.kind in "biuf":
+            self._channels_last = _channels_are_last(frames)
+            self._frames = _from_array(frames)
+        elif isinstance(frames, torch.Tensor) and is_plain(frames) and not frames.is_complex():
+            self._channels_last = _channels_are_last(frames)
+            self._frames = frames.detach().to("cpu", copy=True)
+        else:
             raise TypeError(f"a video must be a tensor or array of integers or floats, got {describe(frames)}")
-        self._channels_last = _channels_are_last(frames)
-        self._frames = frames.detach().to("cpu", copy=True)
 
     def encode(self, path: Path) -> None:
         """Write the file. Odd heights and widths gain a line, which repeats the last one: 4:2:0 needs even ones."""
@@ -89,18 +92,20 @@ class Video:
             yield np.ascontiguousarray(image)
 
 
-def _checked_fps(fps: Any) -> Fraction:
+def _checked_fps(fps: Any, most: int) -> Fraction:
     try:
-        rate = Fraction(float(fps)).limit_denominator(1001)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"fps must be a number above 0, got {fps!r}") from None
-    if rate <= 0:
-        raise ValueError(f"fps must be above 0, got {fps!r}")
-    return rate
+        number = float(fps)
+    except (TypeError, ValueError, RuntimeError):
+        number = None
+    if number is None or isinstance(fps, (str, bytes, bool)):
+        raise TypeError(f"fps must be a number, got {describe(fps)}")
+    if not 0 < number <= most:
+        raise ValueError(f"fps must be above 0 and at most {most}, got {fps!r}")
+    return Fraction(number).limit_denominator(1001 if number >= 1 else 100_000) or Fraction(1, 100_000)
 
 
-def _channels_are_last(frames: torch.Tensor) -> bool:
-    if frames.ndim in (4, 5) and frames.numel():
+def _channels_are_last(frames: torch.Tensor | np.ndarray) -> bool:
+    if frames.ndim in (4, 5) and size_of(frames):
         if frames.shape[-3] in _CHANNELS:
             return False
         if frames.shape[-1] in _CHANNELS:
@@ -109,6 +114,12 @@ def _channels_are_last(frames: torch.Tensor) -> bool:
         "a video must have the shape (T, C, H, W) or (N, T, C, H, W), or the channels last, with 1, 3 or 4 channels "
         f"and at least one frame; got {describe(frames)}"
     )
+
+
+def _from_array(frames: np.ndarray) -> torch.Tensor:
+    """A copy; torch takes neither negative strides nor foreign byte orders nor numpy's extended precision."""
+    dtype = np.dtype(np.float64) if frames.dtype.itemsize > 8 else frames.dtype.newbyteorder("=")
+    return torch.from_numpy(np.array(frames, dtype, order="C"))
 
 
 def _scale(frames: torch.Tensor) -> float | None:
@@ -129,7 +140,7 @@ def _rgb(frame: torch.Tensor, scale: float | None, channels_last: bool) -> np.nd
     if array.shape[2] == 1:
         return np.repeat(array, 3, axis=2)
     if array.shape[2] == 4:
-        return (array[..., :3].astype(np.uint16) * array[..., 3:] // 255).astype(np.uint8)
+        array = (array[..., :3].astype(np.uint16) * array[..., 3:] // 255).astype(np.uint8)
     return array
 
 
