@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-_OURS = {"torchrl_trackio", "wrapt"}
+_OURS = {"torchrl_trackio", "torchrl", "wrapt"}  # whose frames no user can do anything about
 
 
 class TrackioWarning(UserWarning):

@@ -19,8 +19,9 @@ from torchrl_trackio.errors import warn_in_background
 from torchrl_trackio.hparams import flatten_config, merge_config, to_config
 from torchrl_trackio.media import MediaQueue
 from torchrl_trackio.names import project_name, run_name
+from torchrl_trackio.opening import reopen, start, stored_run
 from torchrl_trackio.rows import RowBuffer
-from torchrl_trackio.run import StoredRun, private_copy, reopen, start
+from torchrl_trackio.run import private_copy
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
@@ -40,14 +41,14 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     * the run can be pickled, deep-copied and used after a fork: all go on writing to the same run.
     """
 
-    def __init__(self, run: trackio.Run, config: dict[str, Any], *, resumed: bool, reopened: bool = False) -> None:
+    def __init__(self, run: trackio.Run, config: dict[str, Any], *, reopened: bool = False) -> None:
         super().__init__(run)
         self._self_config = config
         self._self_config_changed = True
         self._self_finished = False
         self._self_left_behind = False
         self._self_finishing = threading.RLock()
-        self._self_store = StoredRun(run, self._self_warn, resumed=resumed, reopened=reopened)
+        self._self_store = stored_run(run, self._self_warn, reopened=reopened)
         self._self_fill(_counts.get(self._self_place(), {}))
         lifecycle.live.add(self)
 
@@ -132,7 +133,6 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             self._self_rows.stop()
             self._self_write_config()
             until = time.monotonic() + timeout
-            self._self_store.write_out(until, spill=False)
             self._self_store.end(until)
             self._self_finished = True
             _counts[self._self_place()] = self._self_rows.last_steps
@@ -142,6 +142,11 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     def finished(self) -> bool:
         """Whether the run has ended."""
         return self._self_finished
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the run was in the store before."""
+        return self._self_store.resumed
 
     @property
     def place(self) -> str:
@@ -191,7 +196,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         if self._self_left_behind:
             self.__wrapped__ = reopen(self._self_store.spec(), self._self_store.run.config)
             self._self_finishing = threading.RLock()
-            self._self_store = StoredRun(self.__wrapped__, self._self_warn, resumed=True, reopened=True)
+            self._self_store = stored_run(self.__wrapped__, self._self_warn, reopened=True)
             self._self_fill(self._self_rows.last_steps)
             self._self_left_behind = False
             lifecycle.live.add(self)
@@ -277,13 +282,11 @@ def open_run(
         )
     name, project = run_name(name), project_name(project)
     config = to_config(options.get("config") or {})
-    run, resumed = start(
-        {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
-    )
-    experiment = TrackioRun(run, config, resumed=resumed)
+    init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
+    experiment = TrackioRun(start(init), config)
     if saved:
         experiment.adopt(saved)
-    elif resumed:
+    elif experiment.resumed:
         experiment.resume_config()
     return experiment
 
@@ -294,6 +297,6 @@ def _unpickle(
     for live in lifecycle.live:
         if live.id == spec["run_id"]:
             return live
-    run = TrackioRun(reopen(spec, stored), config, resumed=True, reopened=True)
+    run = TrackioRun(reopen(spec, stored), config, reopened=True)
     run._self_rows.last_steps.update(last_steps)
     return run

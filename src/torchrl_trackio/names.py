@@ -40,7 +40,7 @@ def metric_name(name: Any, keys_sep: str = "/") -> str:
 
 @lru_cache(maxsize=4096)
 def _drawable(name: str) -> str:
-    _check_text("a metric's name", name)
+    check_text("a metric's name", name)
     if name in _RESERVED or name.startswith("__"):
         kept = (name.lstrip("_") if name.startswith("__") else name) + "_"
         warn(f"Trackio keeps the name {name!r} for itself: the metric is stored as {kept!r}")
@@ -63,7 +63,7 @@ def run_name(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"exp_name must be a string, got {name!r} ({type(name).__name__})")
-    _check_text("exp_name", name)
+    check_text("exp_name", name)
     path = PurePosixPath(name.replace("\\", "/"))
     escapes = path.is_absolute() or ".." in path.parts or "\0" in name
     if escapes or not name.strip() or len(name) > _LONGEST or any(map(_is_too_long, path.parts)):
@@ -101,7 +101,8 @@ def _is_too_long(part: str) -> bool:
     return len(part.encode()) > _MOST_BYTES
 
 
-def _check_text(what: str, text: str) -> None:
+def check_text(what: str, text: str) -> None:
+    """Raise a ``ValueError`` for lone surrogates, which cannot be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

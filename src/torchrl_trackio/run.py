@@ -6,7 +6,6 @@ a second time. All exist in 0.42 and 0.43; a new release is met here.
 
 from __future__ import annotations
 
-import contextvars
 import copy
 import time
 from collections.abc import Callable, Mapping
@@ -16,17 +15,14 @@ from typing import Any
 import numpy as np
 import orjson
 import trackio
-from trackio import fragments
 from trackio.media import TrackioMedia
 from trackio.sqlite_storage import SQLiteStorage
-from trackio.utils import TRACKIO_DIR, resolve_space_id_and_server_url, serialize_values
+from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.hparams import flatten_config, nest_config
-from torchrl_trackio.hub import bounded_hub
 from torchrl_trackio.values import PendingHistogram
 
 _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
-_REMOTE_FLUSH_SECONDS = 5.0  # the longest that a flush waits for a server before rows are written to disk instead
 _MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are written at once
 _MOST_UNWRITTEN = 100_000  # rows kept of writes that failed
 _OWN_KEYS = ("_Username", "_Created", "_Group")  # that Trackio adds to a configuration
@@ -40,19 +36,19 @@ class StoredRun:
     Args:
         run: the run.
         warn: told of each failure.
-        resumed: whether the run was in the store before.
         reopened: whether another process, or this one before a fork, opened it first.
     """
 
-    def __init__(self, run: trackio.Run, warn: Warn, *, resumed: bool = False, reopened: bool = False) -> None:
+    def __init__(self, run: trackio.Run, warn: Warn, *, reopened: bool = False) -> None:
         self.run = run
-        self.resumed = resumed
+        self.resumed = run._initial_last_step is not None  # or reopened
         self.reopened = reopened
         self._warn = warn
         self._sent_config: dict[str, Any] | None = copy.deepcopy(run.config) if reopened else None
         self._unwritten: list[dict[str, Any]] = []
         self._failed = False
-        run._write_logs_to_sqlite = self._write_logs
+        self._writer = "_write_logs_to_sqlite" if run._is_local else "_persist_logs_locally"
+        setattr(run, self._writer, self._write_logs)
         run._warn_once = self._on_failure
 
     @property
@@ -101,17 +97,14 @@ class StoredRun:
 
     def stored_config(self) -> dict[str, Any]:
         """The nested configuration in the store. Trackio's own entries go over into this run."""
-        stored = SQLiteStorage.get_run_config(self.run.project, run_id=self.run.id) or {}
+        stored = self._read_config()
         self.run.config["_Created"] = stored.get("_Created", self.run.config["_Created"])
         self.run.config["_Group"] = self.run.group or stored.get("_Group")
         return nest_config({key: value for key, value in stored.items() if key not in _OWN_KEYS})
 
     def stored_step(self, name: str) -> int:
         """The last step of a metric in the store; -1 for a run that is new."""
-        if not self.resumed or not self.run._is_local:
-            return -1
-        values = SQLiteStorage.get_metric_values(self.run.project, None, name, run_id=self.run.id)
-        return max((value["step"] for value in values), default=-1)
+        return max((value["step"] for value in self._read_metric(name)), default=-1) if self.resumed else -1
 
     def become(self, run_id: str) -> None:
         """Be the run of that id instead, before anything is logged.
@@ -119,27 +112,18 @@ class StoredRun:
         Raises:
             ValueError: if no such run is stored.
         """
-        last = SQLiteStorage.get_max_step_for_run(self.run.project, run_id=run_id)
-        if last is None and self.run._is_local:
+        last = self._read_last_step(run_id)
+        if last is None:
             raise ValueError(
-                f"run {self.run.name!r} ({run_id}) is not in project {self.run.project!r} of {TRACKIO_DIR}: "
-                "set TRACKIO_DIR to the folder that it was logged to, or start a new run"
+                f"run {self.run.name!r} ({run_id}) is not in project {self.run.project!r} of {self.place}: set "
+                "TRACKIO_DIR or server_url to where it was logged to, or start a new run"
             )
         self.run.id, self.resumed = run_id, True
-        self.run._next_step = 0 if last is None else last + 1
+        self.run._next_step = last + 1
 
-    def write_out(self, until: float, *, spill: bool = True) -> None:
-        """Empty Trackio's queue: into the store, or to the server as far as it takes rows in time.
-
-        Args:
-            until: ``time.monotonic()`` at which to stop waiting.
-            spill: whether rows that a server has not taken are written to the local disk.
-        """
+    def write_out(self, until: float) -> None:
+        """Empty Trackio's queue into the store on disk; give up when ``time.monotonic()`` is at ``until``."""
         run = self.run
-        if not run._is_local and (
-            self._wait_until_sent(min(until, time.monotonic() + _REMOTE_FLUSH_SECONDS)) or not spill
-        ):
-            return
         if run._client_lock.acquire(timeout=max(min(until - time.monotonic(), _LOCK_SECONDS), 0)):
             try:
                 run._flush_queues_inline()
@@ -201,7 +185,7 @@ class StoredRun:
         return value
 
     def _write_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Trackio's ``_write_logs_to_sqlite``, but what it fails to write is kept and written with the next batch."""
+        """Trackio's own writer to the disk, but what it fails to write is kept and written with the next batch."""
         rows = self._unwritten + logs
         if not rows:
             return
@@ -210,7 +194,7 @@ class StoredRun:
             row["config"] = None
         rows[0]["config"] = configs[-1] if configs else None
         self._failed = False
-        trackio.Run._write_logs_to_sqlite(self.run, rows)
+        getattr(trackio.Run, self._writer)(self.run, rows)
         self._unwritten = rows[-_MOST_UNWRITTEN:] if self._failed else []
 
     def _on_failure(self, key: str, message: str) -> None:
@@ -218,47 +202,21 @@ class StoredRun:
         self._failed = True
         self._warn(key, message)
 
-    def _wait_until_sent(self, until: float) -> bool:
-        run = self.run
-        while time.monotonic() < until:
-            waiting = (run._queued_logs, run._queued_system_logs, run._queued_uploads, run._queued_alerts)
-            sending = getattr(run, "_sending_batch", None) or run._client_lock.locked()
-            if not any(waiting) and not sending and not run._has_local_buffer:
-                return True
-            time.sleep(0.02)
-        return False
+    def _read_config(self) -> dict[str, Any]:
+        return SQLiteStorage.get_run_config(self.run.project, run_id=self.run.id) or {}
+
+    def _read_metric(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = SQLiteStorage.get_metric_values(self.run.project, None, name, run_id=self.run.id)
+        return found
+
+    def _read_last_step(self, run_id: str) -> int | None:
+        last: int | None = SQLiteStorage.get_max_step_for_run(self.run.project, run_id=run_id)
+        return last
 
     def _queue_lock(self) -> AbstractContextManager[Any]:
         # 0.42 has one lock for both.
         lock: AbstractContextManager[Any] = getattr(self.run, "_queue_lock", self.run._client_lock)
         return lock
-
-
-def start(options: Mapping[str, Any]) -> tuple[trackio.Run, bool]:
-    """``trackio.init``; tells also whether the run was in the store before.
-
-    It neither ends the run that the user's own ``trackio.log`` writes to nor takes its place.
-    """
-    if options["resume"] != "never":
-        fragments.import_inbox_dir()  # rows of the JSONL mode are found only once they are imported
-    current_config = trackio.config
-    try:
-        if resolve_space_id_and_server_url(options.get("space_id"), options.get("server_url"))[0] is None:
-            with bounded_hub():
-                run = contextvars.Context().run(lambda: trackio.init(**options))
-        else:
-            run = contextvars.Context().run(lambda: trackio.init(**options))
-    finally:
-        trackio.config = current_config
-    return run, run._initial_last_step is not None
-
-
-def reopen(spec: Mapping[str, Any], config: dict[str, Any]) -> trackio.Run:
-    """A second :class:`trackio.Run` for a run that is open elsewhere: another process, or this one before a fork."""
-    with bounded_hub():
-        run = trackio.Run(**spec)
-    run.config, run._config_logged = config, True  # whoever opened the run first stores it
-    return run
 
 
 def private_copy(media: TrackioMedia) -> TrackioMedia:

@@ -12,7 +12,7 @@ from tensordict import NonTensorData, NonTensorStack, TensorDictBase
 from trackio.media import TrackioMedia
 
 from torchrl_trackio.errors import TrackioWarning
-from torchrl_trackio.names import metric_name
+from torchrl_trackio.names import check_text, metric_name
 
 Bins = int | str | Sequence[float]
 
@@ -69,12 +69,13 @@ def to_scalar(value: Any) -> int | float:
         value = _item(value)
     elif isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, (bool, int)):
-        if value not in STORABLE_INT:
+    if isinstance(value, int):
+        number = int(value)  # one of a subclass is not looked up in a range, but for as long as that takes
+        if number not in STORABLE_INT:
             raise ValueError(
                 f"Trackio stores integers from -2**63 to 2**64 - 1, got {describe(value)}: log it as float"
             )
-        return int(value)
+        return number
     if isinstance(value, float):
         return float(value)
     if hasattr(value, "__float__") and not isinstance(value, (complex, str, bytes)):
@@ -142,7 +143,10 @@ def to_metric(value: Any) -> Any:
         return value
     if isinstance(value, (torch.Tensor, np.ndarray)):
         return to_scalar(value) if size_of(value) == 1 else PendingHistogram(value)
-    if value is None or isinstance(value, (str, PendingHistogram, *_TRACKIO_TYPES)):
+    if isinstance(value, str):
+        check_text("text", value)
+        return value
+    if value is None or isinstance(value, (PendingHistogram, *_TRACKIO_TYPES)):
         return value
     if trackio.Html.is_loggable_figure(value):
         return trackio.Html(value)  # drawn at once: a figure may be changed after the call

@@ -1,0 +1,92 @@
+"""The other half of ``run.py``: what a run needs beyond that when it is sent to a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import trackio
+from trackio.sqlite_storage import SQLiteStorage
+from trackio.utils import serialize_values
+
+from torchrl_trackio.run import StoredRun, Warn
+from torchrl_trackio.server import ask
+
+_FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
+
+
+class ServerRun(StoredRun):
+    """A run that is sent to a self-hosted server, and kept on disk while the server is away.
+
+    Trackio sends what it kept once the server is back, but leaves out configurations and alerts, is stopped for good by
+    a NaN, and does not look for what an earlier process has left.
+    """
+
+    def __init__(self, run: trackio.Run, warn: Warn, *, reopened: bool = False) -> None:
+        super().__init__(run, warn, reopened=reopened)
+        self._unsent_alerts: list[dict[str, Any]] = []
+        run._pending_entries_with_traces = self._entries_to_replay
+        run._write_alerts_to_sqlite = self._keep_alerts
+        run._flush_local_buffer = self._replay
+        run._has_local_buffer = run._has_local_buffer or SQLiteStorage.has_pending_data(run.project)
+
+    def write_out(self, until: float) -> None:
+        """Wait for the server to take everything; after 5 s, write to the local disk what it has not taken."""
+        run, patience = self.run, min(until, time.monotonic() + _FLUSH_SECONDS)
+        while time.monotonic() < patience:
+            waiting = (run._queued_logs, run._queued_system_logs, run._queued_uploads, run._queued_alerts)
+            # In 0.42 a batch that is being sent shows in the lock only.
+            sending = getattr(run, "_sending_batch", None) or run._client_lock.locked()
+            if not any(waiting) and not sending and not run._has_local_buffer:
+                return
+            time.sleep(0.02)
+        super().write_out(until)
+
+    def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
+        """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
+        entries: list[dict[str, Any]] = trackio.Run._pending_entries_with_traces(self.run, pending, traces)
+        for entry in _first_of_each_run(entries):
+            entry["config"] = SQLiteStorage.get_run_config(self.run.project, run_id=entry["run_id"])
+        return serialize_values(entries)  # type: ignore[no-any-return]
+
+    def _keep_alerts(self, alerts: list[dict[str, Any]]) -> None:
+        trackio.Run._write_alerts_to_sqlite(self.run, alerts)
+        self._unsent_alerts += alerts
+        self.run._has_local_buffer = True
+
+    def _replay(self) -> bool:
+        if not trackio.Run._flush_local_buffer(self.run):
+            return False
+        alerts = list(self._unsent_alerts)
+        if alerts:
+            try:
+                self.run._client.predict(api_name="/bulk_alert", alerts=alerts, hf_token=None)
+            except Exception:  # noqa: BLE001 - whatever the network raises, the sender tries again
+                self.run._has_local_buffer = True
+                return False
+            del self._unsent_alerts[: len(alerts)]
+        return True
+
+    def _read_config(self) -> dict[str, Any]:
+        return self._summary(self.run.id).get("config") or {}
+
+    def _read_metric(self, name: str) -> list[dict[str, Any]]:
+        values = self._ask("get_metric_values", run=None, metric_name=name, run_id=self.run.id)
+        return values or []
+
+    def _read_last_step(self, run_id: str) -> int | None:
+        return self._summary(run_id).get("last_step")
+
+    def _summary(self, run_id: str) -> dict[str, Any]:
+        return self._ask("get_run_summary", run_id=run_id) or {}
+
+    def _ask(self, function: str, **arguments: Any) -> Any:
+        return ask(self.place, self.run._write_token, function, project=self.run.project, **arguments)
+
+
+def _first_of_each_run(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    firsts: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        firsts.setdefault(entry["run_id"], entry)
+    return list(firsts.values())
