@@ -38,10 +38,12 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        code = f"import trackio; trackio.show(open_browser=False, block_thread=True, host='127.0.0.1', server_port={self.port})"
+        show = f"trackio.show(open_browser=False, block_thread=True, host='127.0.0.1', server_port={self.port})"
         environment = {**os.environ, "TRACKIO_DIR": str(self.folder), "TRACKIO_WRITE_TOKEN": TOKEN}
         null = subprocess.DEVNULL
-        self._process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=null, stderr=null)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"import trackio; {show}"], env=environment, stdout=null, stderr=null
+        )
         for _ in range(300):
             try:
                 urllib.request.urlopen(f"{self.url}/version", timeout=5).close()

@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from children import Child
+
 
 @pytest.fixture
 def child(tmp_path: Path) -> Child:

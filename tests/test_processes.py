@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-import reading
 import torch
 import trackio
-from children import Child
 from torchrl.record import VideoRecorder
 
+import reading
+from children import Child
 from torchrl_trackio import TrackioLogger
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import pickle
-import re
 import socket
 import time
 import urllib.parse
 import urllib.request
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 import trackio
-from children import Child
-from servers import TOKEN, Server, free_port
 
+from children import Child
+from servers import TOKEN, Server
 from torchrl_trackio import TrackioLogger, TrackioWarning
 
 AWAY = "ignore:.*:UserWarning"  # while the server is away, trackio and this package say so
@@ -59,7 +55,9 @@ def test_everything_arrives(server: Server, logger: TrackioLogger, project: str)
     logger.flush()
     assert server.steps(project) == [0, 1]
     (video,) = [row["v"] for row in server.rows(project) if "v" in row]
-    file = urllib.request.urlopen(f"{server.url}/file?path={urllib.parse.quote(str(server.folder / 'media' / video['file_path']))}")
+    file = urllib.request.urlopen(
+        f"{server.url}/file?path={urllib.parse.quote(str(server.folder / 'media' / video['file_path']))}"
+    )
     assert file.read()[4:8] == b"ftyp"
     assert server.config(project).items() >= {"optim/lr": 1e-3, "late": 2}.items()
     assert "gamma" in server.config(project)
@@ -117,8 +115,9 @@ def test_a_server_that_comes_later_gets_everything(tmp_path: Path, project: str)
 def test_what_a_crashed_process_left_is_sent_by_the_next_logger(server: Server, tmp_path: Path) -> None:
     """Rows and hyperparameters that died on disk with their process arrive with the next logger of the project."""
     url = f"{server.url}/?write_token={TOKEN}"
-    prelude = f"import os\nfrom torchrl_trackio import TrackioLogger\nlogger = TrackioLogger('{{}}', 'p', server_url='{url}')\n"
-    child = Child(tmp_path / "client", prelude=prelude.format("first") + "import time\n")
+    prelude = "import os\nfrom torchrl_trackio import TrackioLogger\n"
+    prelude += f"logger = TrackioLogger('{{}}', 'p', server_url='{url}')\n"
+    child = Child(tmp_path / "client", prelude=prelude.format("first"))
     server.kill()
     done = child.run(
         """
@@ -196,7 +195,9 @@ def test_a_silent_server_does_not_hold_up_construction(project: str) -> None:
     logger.close()
 
 
-def test_a_pickled_logger_goes_to_the_same_server(server: Server, logger: TrackioLogger, tmp_path: Path, project: str) -> None:
+def test_a_pickled_logger_goes_to_the_same_server(
+    server: Server, logger: TrackioLogger, tmp_path: Path, project: str
+) -> None:
     """A worker without the environment of the parent sends to the parent's server."""
     logger.log_scalar("x", 0.0, step=0)
     path = tmp_path / "logger.pickle"

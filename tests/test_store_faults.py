@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from children import PRELUDE, Child
 
 # A child says what was warned about since it last said so.

@@ -22,6 +22,7 @@ from torchrl_trackio.names import project_name, run_name
 from torchrl_trackio.opening import reopen, start, stored_run
 from torchrl_trackio.rows import RowBuffer
 from torchrl_trackio.run import private_copy
+from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
@@ -260,8 +261,14 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
 
 def open_run(
-    name: str, project: str, *, resume: str, saved: Mapping[str, Any] | None = None, options: Mapping[str, Any]
-) -> TrackioRun:
+    name: str,
+    project: str,
+    *,
+    resume: str,
+    saved: Mapping[str, Any] | None = None,
+    silent: bool = False,
+    options: Mapping[str, Any],
+) -> TrackioRun | SilentRun:
     """Start or continue a run.
 
     Args:
@@ -269,6 +276,7 @@ def open_run(
         project: its project's name.
         resume: ``"never"``, ``"allow"`` or ``"must"``, as :func:`trackio.init` takes it.
         saved: the run to continue, from :meth:`TrackioRun.identity`.
+        silent: whether another process opens the run, and this one only says what is wrong with its arguments.
         options: further options of :func:`trackio.init`.
 
     Raises:
@@ -282,6 +290,8 @@ def open_run(
         )
     name, project = run_name(name), project_name(project)
     config = to_config(options.get("config") or {})
+    if silent:
+        return SilentRun(name, project, config)
     init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
     experiment = TrackioRun(start(init), config)
     if saved:

@@ -15,6 +15,7 @@ from torchrl.record.loggers.common import Logger
 
 from torchrl_trackio.experiment import TrackioRun, open_run
 from torchrl_trackio.names import metric_name
+from torchrl_trackio.silent import SilentRun, rank
 from torchrl_trackio.values import Bins, PendingHistogram, describe, flatten_metrics, to_metrics, to_python, to_scalar
 from torchrl_trackio.values import to_step as _to_step
 from torchrl_trackio.video import Video
@@ -39,6 +40,9 @@ class TrackioLogger(Logger):  # type: ignore[misc]
         resume: ``"never"`` starts a new run, also where one of that name exists; ``"allow"`` continues the latest run
             of that name, if there is one; ``"must"`` continues it or raises.
         state_dict: a :meth:`state_dict` whose run is continued; ``exp_name`` and ``project`` must be that run's.
+        rank_zero_only: whether, of several distributed processes, only that of rank 0 logs; the others' loggers take
+            everything and store nothing. The rank is the environment variable ``RANK``, which ``torchrun`` sets, or
+            else that in :mod:`torch.distributed`'s process group, if there is one yet.
         **trackio_init_options: any other option of :func:`trackio.init`: ``config``, ``group``, ``server_url``,
             ``space_id``, ``auto_log_gpu``...
 
@@ -61,17 +65,19 @@ class TrackioLogger(Logger):  # type: ignore[misc]
         video_fps: float = 30,
         resume: str = "never",
         state_dict: Mapping[str, Any] | None = None,
+        rank_zero_only: bool = False,
         **trackio_init_options: Any,
     ) -> None:
         self.video_fps = video_fps
         saved = state_dict["local"] if state_dict else None
-        self._open: Any = partial(open_run, resume=resume, saved=saved, options=trackio_init_options)
+        silent = rank_zero_only and rank() != 0
+        self._open: Any = partial(open_run, resume=resume, saved=saved, silent=silent, options=trackio_init_options)
         super().__init__(exp_name=exp_name, log_dir=project)
 
-    def _create_experiment(self) -> TrackioRun:
+    def _create_experiment(self) -> TrackioRun | SilentRun:
         """Open the run; torchrl's base class calls this once."""
         open_run_once, self._open = self._open, None  # options may hold what cannot be pickled
-        run: TrackioRun = open_run_once(self.exp_name, self.log_dir)
+        run: TrackioRun | SilentRun = open_run_once(self.exp_name, self.log_dir)
         return run
 
     def log_scalar(self, name: str, value: float, step: int | None = None) -> None:

@@ -1,0 +1,71 @@
+"""What stands in for a run where another process logs: on all ranks but the first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch.distributed
+import trackio
+
+from torchrl_trackio.hparams import merge_config, to_config
+
+
+class SilentRun:
+    """Takes what a :class:`TrackioRun` takes, checks it the same way, and stores nothing.
+
+    Args:
+        name: the run's name.
+        project: its project's name.
+        config: its hyperparameters.
+    """
+
+    place = "nowhere: only rank 0 logs"
+    id, url, group = "", None, None
+    resumed = False
+
+    def __init__(self, name: str, project: str, config: dict[str, Any]) -> None:
+        self.name = name
+        self.project = project
+        self.config = config
+        self.finished = False
+
+    def add(self, values: dict[str, Any], errors: Iterable[Exception] = (), step: int | None = None) -> None:  # noqa: ARG002
+        """Raise what the first rank raises, so that no rank goes on alone."""
+        if errors := list(errors):
+            raise type(errors[0])("; ".join(map(str, errors)))
+
+    def update_config(self, cfg: Any) -> None:
+        """Add hyperparameters to :attr:`config`."""
+        merge_config(self.config, to_config(cfg))
+
+    def finish(self, timeout: float = 30.0) -> None:  # noqa: ARG002
+        """Be finished."""
+        self.finished = True
+
+    def identity(self) -> dict[str, Any]:
+        """As the first rank's, but of no run."""
+        return {"project": self.project, "name": self.name, "id": self.id, "last_steps": {}}
+
+    def do_nothing(self, *args: Any, **kwargs: Any) -> None:
+        """Take whatever is given."""
+
+    add_video = adopt = flush = do_nothing
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """What else a :class:`trackio.Run` can do, as ``log`` and ``alert``, does nothing."""
+        if not name.startswith("_") and hasattr(trackio.Run, name):
+            return self.do_nothing
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        return f"<SilentRun {self.name!r} of project {self.project!r}: only rank 0 logs>"
+
+
+def rank() -> int:
+    """This process's rank: what a launcher such as torchrun set, else that in the process group, else 0."""
+    if os.environ.get("RANK"):
+        return int(os.environ["RANK"])
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

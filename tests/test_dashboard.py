@@ -1,0 +1,142 @@
+"""What a person sees: the dashboard of a small run in a real Chromium."""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import reading
+from servers import Server
+from torchrl_trackio import TrackioLogger
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium on the PATH (Debian: apt-get install chromium)"
+)
+
+
+def reward(step: int) -> float:
+    """A curve that goes up and down."""
+    return 50 + 40 * math.sin(step / 3)
+
+
+PROJECT, STEPS = "dashboard", 60
+VIDEOS = {"eval/mp4": ("mp4", 64, 64), "eval/odd": ("mp4", 33, 35), "eval/webm": ("webm", 64, 64)}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The address of a dashboard with one run."""
+    frames = torch.randint(0, 255, (60, 3, 64, 64), dtype=torch.uint8)
+    with TrackioLogger("run", PROJECT) as logger:
+        logger.log_hparams({"optim": {"lr": 1e-3}, "seed": 7})
+        for step in range(STEPS):
+            logger.log_scalar("train/reward", reward(step), step=step)
+            logger.log_scalar("train/loss", torch.tensor(1 / (step + 1)), step=step)
+        logger.log_histogram("advantages", torch.randn(1000), step=STEPS)
+        logger.log_str("note", "The agent waves.", step=STEPS)
+        for name, (format, height, width) in VIDEOS.items():  # noqa: A001
+            logger.log_video(name, frames[..., :height, :width], step=STEPS, format=format)
+        logger.log_video("eval/gif", frames, step=STEPS, format="gif")
+    server = Server(reading.folder())
+    server.start()
+    yield server.url
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.set_default_timeout(30_000)
+    yield page
+    page.close()
+
+
+def points(page: Any, metric: str, path: Path) -> list[dict[str, str]]:
+    """The data of a plot, from its own download button."""
+    plot = page.locator(f".plot-container[data-metric='{metric}']")
+    plot.locator("canvas").wait_for()
+    with page.expect_download() as download:
+        plot.get_by_title("CSV").click()
+    download.value.save_as(path)
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_curves_have_all_their_points_and_can_be_smoothed(url: str, page: Any, tmp_path: Path) -> None:
+    """What the dashboard plots are the numbers that were logged, all of them; smoothing changes their curve."""
+    page.goto(f"{url}/?project={PROJECT}&smoothing=0")
+    plain = points(page, "train/reward", tmp_path / "plain.csv")
+    assert [(int(point["step"]), float(point["train/reward"])) for point in plain] == [
+        (step, pytest.approx(reward(step))) for step in range(STEPS)
+    ]
+    assert len(points(page, "train/loss", tmp_path / "loss.csv")) == STEPS
+    sharp = page.locator("canvas").first.screenshot()
+    page.goto(f"{url}/?project={PROJECT}&smoothing=20")
+    page.locator("canvas").first.wait_for()
+    page.wait_for_timeout(500)
+    assert page.locator("canvas").first.screenshot() != sharp
+
+
+def test_histograms_are_drawn(url: str, page: Any) -> None:
+    """A histogram has a chart of its own."""
+    page.goto(f"{url}/?project={PROJECT}")
+    page.locator(".plot-container", has_text="advantages").locator("canvas").wait_for()
+
+
+def test_text_is_among_the_reports(url: str, page: Any) -> None:
+    """log_str shows in the reports, with its name and step."""
+    page.goto(f"{url}/reports?project={PROJECT}")
+    page.get_by_text("The agent waves.").wait_for()
+    page.get_by_text(f"note · run · step {STEPS}").wait_for()
+
+
+def test_the_configuration_is_shown(url: str, page: Any) -> None:
+    """A run's page lists every hyperparameter by its path."""
+    (run_id,) = reading.run_ids(PROJECT)
+    page.goto(f"{url}/run?project={PROJECT}&selected_run_id={run_id}&selected_run=run")
+    text = page.locator(".config-block").inner_text()
+    assert '"optim/lr": 0.001' in text
+    assert '"seed": 7' in text
+
+
+def test_runs_can_be_grouped_by_a_nested_hyperparameter(url: str, page: Any) -> None:
+    """The sidebar offers the leaves of a nested configuration."""
+    page.goto(f"{url}/?project={PROJECT}")
+    page.get_by_text("Group by").wait_for()
+    page.get_by_placeholder("Select...").first.click()
+    page.get_by_text("optim/lr").first.wait_for()
+
+
+def test_every_video_plays_and_the_gif_moves(url: str, page: Any) -> None:
+    """Each <video> advances when played, and two looks at the gif differ."""
+    page.goto(f"{url}/media?project={PROJECT}")
+    videos = page.locator("video")
+    videos.nth(len(VIDEOS) - 1).wait_for()
+    assert videos.count() == len(VIDEOS)
+    for i in range(len(VIDEOS)):
+        page.wait_for_function("i => document.querySelectorAll('video')[i].readyState >= 2", arg=i)
+        videos.nth(i).evaluate("video => { video.muted = true; video.currentTime = 0; return video.play() }")
+        page.wait_for_function("i => document.querySelectorAll('video')[i].currentTime > 0.3", arg=i)
+    gif = page.locator("img[src*='.gif']").first
+    gif.wait_for()
+    first = gif.screenshot()
+    page.wait_for_timeout(500)
+    assert gif.screenshot() != first
