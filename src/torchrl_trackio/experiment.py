@@ -173,7 +173,8 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                     f"{saved['id']!r}. Construct the logger for the saved run before loading, e.g. "
                     "get_logger(..., state_dict=saved_state)."
                 )
-            self._self_store.become(saved["id"])
+            self._self_store.become(saved["id"], run_name(saved["name"]))
+            self._self_rows.last_steps.clear()
             self.resume_config()
         self._self_rows.last_steps.update(saved["last_steps"])
 
@@ -292,6 +293,8 @@ def open_run(
     config = to_config(options.get("config") or {})
     if silent:
         return SilentRun(name, project, config)
+    if resume != "never":
+        _flush_live(project, name)
     init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
     experiment = TrackioRun(start(init), config)
     if saved:
@@ -299,6 +302,13 @@ def open_run(
     elif experiment.resumed:
         experiment.resume_config()
     return experiment
+
+
+def _flush_live(project: str, name: str) -> None:
+    """Have a run of this process that is still open found in the store, by what continues it."""
+    for live in list(lifecycle.live):
+        if (live.project, live.name) == (project, name):
+            live.flush()
 
 
 def _unpickle(

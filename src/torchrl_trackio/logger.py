@@ -11,17 +11,17 @@ import numpy as np
 import torch
 import trackio
 from tensordict import TensorDictBase
-from torchrl.record.loggers.common import Logger
 
 from torchrl_trackio.experiment import TrackioRun, open_run
 from torchrl_trackio.names import metric_name
+from torchrl_trackio.services import ServedLogger
 from torchrl_trackio.silent import SilentRun, rank
 from torchrl_trackio.values import Bins, PendingHistogram, describe, flatten_metrics, to_metrics, to_python, to_scalar
 from torchrl_trackio.values import to_step as _to_step
 from torchrl_trackio.video import Video
 
 
-class TrackioLogger(Logger):  # type: ignore[misc]
+class TrackioLogger(ServedLogger):
     """Logs to Trackio: what is accepted is stored, and logging costs the training loop next to nothing.
 
     Everything logged for one step shares one row of Trackio. Values are converted in the caller's thread, so that a
@@ -39,7 +39,7 @@ class TrackioLogger(Logger):  # type: ignore[misc]
         video_fps: frames per second of videos, above 0, where :meth:`log_video` names none.
         resume: ``"never"`` starts a new run, also where one of that name exists; ``"allow"`` continues the latest run
             of that name, if there is one; ``"must"`` continues it or raises.
-        state_dict: a :meth:`state_dict` whose run is continued; ``exp_name`` and ``project`` must be that run's.
+        state_dict: a :meth:`state_dict` whose run is continued, whatever ``exp_name`` is; ``project`` must be its.
         rank_zero_only: whether, of several distributed processes, only that of rank 0 logs; the others' loggers take
             everything and store nothing. The rank is the environment variable ``RANK``, which ``torchrun`` sets, or
             else that in :mod:`torch.distributed`'s process group, if there is one yet.
@@ -56,6 +56,8 @@ class TrackioLogger(Logger):  # type: ignore[misc]
         ...     logger.log_hparams({"optim": {"lr": 3e-4}})
         ...     logger.log_scalar("train/reward", 21.0, step=0)
     """
+
+    exp_name: str
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class TrackioLogger(Logger):  # type: ignore[misc]
         """Open the run; torchrl's base class calls this once."""
         open_run_once, self._open = self._open, None  # options may hold what cannot be pickled
         run: TrackioRun | SilentRun = open_run_once(self.exp_name, self.log_dir)
+        self.exp_name = run.name
         return run
 
     def log_scalar(self, name: str, value: float, step: int | None = None) -> None:
@@ -271,6 +274,7 @@ class TrackioLogger(Logger):  # type: ignore[misc]
             ValueError: if the saved run is not in the store.
         """
         self.experiment.adopt(state_dict["local"])
+        self.exp_name = self.experiment.name
 
     def __enter__(self) -> TrackioLogger:
         return self

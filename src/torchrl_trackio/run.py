@@ -106,8 +106,8 @@ class StoredRun:
         """The last step of a metric in the store; -1 for a run that is new."""
         return max((value["step"] for value in self._read_metric(name)), default=-1) if self.resumed else -1
 
-    def become(self, run_id: str) -> None:
-        """Be the run of that id instead, before anything is logged.
+    def become(self, run_id: str, name: str) -> None:
+        """Be the run of that id and name instead, before anything is logged.
 
         Raises:
             ValueError: if no such run is stored.
@@ -115,10 +115,10 @@ class StoredRun:
         last = self._read_last_step(run_id)
         if last is None:
             raise ValueError(
-                f"run {self.run.name!r} ({run_id}) is not in project {self.run.project!r} of {self.place}: set "
+                f"run {name!r} ({run_id}) is not in project {self.run.project!r} of {self.place}: set "
                 "TRACKIO_DIR or server_url to where it was logged to, or start a new run"
             )
-        self.run.id, self.resumed = run_id, True
+        self.run.id, self.run.name, self.resumed = run_id, name, True
         self.run._next_step = last + 1
 
     def write_out(self, until: float) -> None:

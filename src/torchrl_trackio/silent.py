@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch.distributed
@@ -48,10 +48,14 @@ class SilentRun:
         """As the first rank's, but of no run."""
         return {"project": self.project, "name": self.name, "id": self.id, "last_steps": {}}
 
+    def adopt(self, saved: Mapping[str, Any]) -> None:
+        """Take the name of the run that the first rank continues."""
+        self.name = saved["name"]
+
     def do_nothing(self, *args: Any, **kwargs: Any) -> None:
         """Take whatever is given."""
 
-    add_video = adopt = flush = do_nothing
+    add_video = flush = do_nothing
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """What else a :class:`trackio.Run` can do, as ``log`` and ``alert``, does nothing."""

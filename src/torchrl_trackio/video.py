@@ -14,11 +14,12 @@ import torch
 
 from torchrl_trackio.values import describe, is_plain, size_of
 
-# Format: encoder, pixel format, options. Browsers play 4:2:0 only; a veryfast x264 doubles the speed for a few percent.
-_ENCODERS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "mp4": ("libx264", "yuv420p", {"preset": "veryfast", "crf": "23", "movflags": "+faststart"}),
-    "webm": ("libvpx-vp9", "yuv420p", {"deadline": "realtime", "cpu-used": "8", "crf": "31", "b:v": "0"}),
-    "gif": ("gif", "pal8", {}),
+# Format: encoder, pixel format, its options, the file's options. Browsers play 4:2:0 only; a veryfast x264 doubles the
+# speed for a few percent.
+_ENCODERS: dict[str, tuple[str, str, dict[str, str], dict[str, str]]] = {
+    "mp4": ("libx264", "yuv420p", {"preset": "veryfast", "crf": "23"}, {"movflags": "+faststart"}),
+    "webm": ("libvpx-vp9", "yuv420p", {"deadline": "realtime", "cpu-used": "8", "crf": "31", "b:v": "0"}, {}),
+    "gif": ("gif", "pal8", {}, {"loop": "0"}),
 }
 _MOST_FPS = {"mp4": 1000, "webm": 1000, "gif": 100}  # a gif counts in hundredths of a second
 _CHANNELS = (1, 3, 4)
@@ -43,7 +44,7 @@ class Video:
         if format not in _ENCODERS:
             raise ValueError(f"format must be one of {', '.join(map(repr, _ENCODERS))}, got {format!r}")
         self.format = format
-        self.fps = _checked_fps(fps, _MOST_FPS[format])
+        self.fps = checked_fps(fps, format)
         if isinstance(frames, np.ndarray) and frames.dtype.kind in "biuf":
             self._channels_last = _channels_are_last(frames)
             self._frames = _from_array(frames)
@@ -55,8 +56,8 @@ class Video:
 
     def encode(self, path: Path) -> None:
         """Write the file. Odd heights and widths gain a line, which repeats the last one: 4:2:0 needs even ones."""
-        codec, pixel_format, options = _ENCODERS[self.format]
-        with av.open(str(path), "w", format=self.format, options={"loop": "0"} if self.format == "gif" else {}) as file:
+        codec, pixel_format, options, file_options = _ENCODERS[self.format]
+        with av.open(str(path), "w", format=self.format, options=file_options) as file:
             stream: Any = None
             graph: Any = None
             for index, array in enumerate(self._tiled_frames()):
@@ -92,7 +93,14 @@ class Video:
             yield np.ascontiguousarray(image)
 
 
-def _checked_fps(fps: Any, most: int) -> Fraction:
+def checked_fps(fps: Any, format: str = "mp4") -> Fraction:  # noqa: A002
+    """Frames per second that the format can keep.
+
+    Raises:
+        TypeError: if ``fps`` is no number.
+        ValueError: if it is out of range.
+    """
+    most = _MOST_FPS[format]
     try:
         number = float(fps)
     except (TypeError, ValueError, RuntimeError):

@@ -1,0 +1,182 @@
+"""The logger services of torchrl: a logger in a process or Ray actor of its own, and clients that log to it."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import inspect
+import multiprocessing
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchrl.record.loggers import get_logger
+
+import reading
+from children import Child
+from torchrl_trackio import TrackioLogger
+
+pytestmark = pytest.mark.skipif(
+    "service_backend" not in inspect.signature(get_logger).parameters,
+    reason="this torchrl has no logger services, which came with 0.14",
+)
+RAY = {"num_cpus": 4, "include_dashboard": False, "log_to_driver": False}
+OPTIONS: dict[str, dict[str, Any]] = {"process": {}, "ray": {"ray_init_config": RAY}}
+
+
+@pytest.fixture(scope="module", params=["process", "ray"])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A service backend whose library is installed."""
+    if request.param == "process":
+        yield "process"
+    else:
+        ray = pytest.importorskip("ray", reason="Ray is not installed")
+        yield "ray"
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def service(backend: str) -> Iterator[TrackioLogger]:
+    """A service that logs to run ``run`` of a project named after its backend."""
+    options = {"service_backend": backend, "service_backend_options": OPTIONS[backend]}
+    with TrackioLogger("run", f"services-{backend}", **options) as service:
+        yield service
+
+
+def log_everything(client: TrackioLogger, number: int) -> None:
+    """Call every public ``log_*`` method, in names and at steps of this client's own."""
+    first = 100 * number
+    client.log_hparams({"clients": {str(number): torch.tensor(number)}})
+    for step in range(first, first + 10):
+        client.log_scalar(f"scalar{number}", torch.tensor(float(step)), step=step)
+        metrics = client.log_metrics({f"metric{number}": torch.tensor(step), "nested": {f"{number}": step}}, step=step)
+        assert metrics[f"metric{number}"] == step
+    client.log_histogram(f"histogram{number}", np.arange(100_000.0), step=first, bins=2)
+    client.log_str(f"text{number}", "**bold**", step=first)
+    client.log_video(f"video{number}", torch.zeros(5 + number, 3, 16, 16, dtype=torch.uint8), step=first, fps=5)
+    client.log_video(f"gif{number}", np.zeros((5 + number, 3, 16, 16), np.uint8), step=first, format="gif")
+
+
+def log_from_four_places(service: TrackioLogger, backend: str) -> None:
+    """Run ``log_everything`` in two threads and two other processes, all at once, each with a client of its own."""
+    clients = [service.client() for _ in range(4)]
+    places: list[Any] = [
+        threading.Thread(target=log_everything, args=(pickle.loads(pickle.dumps(client)), i))
+        for i, client in enumerate(clients[:2])
+    ]
+    if backend == "process":
+        spawn = multiprocessing.get_context("spawn")
+        places += [spawn.Process(target=log_everything, args=(clients[i], i)) for i in (2, 3)]
+    for place in places:
+        place.start()
+    if backend == "ray":
+        import ray
+
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Ray's workers do not find the tests' folder
+        task = ray.remote(num_cpus=0)(log_everything)
+        ray.get([task.remote(clients[i], i) for i in (2, 3)])
+    for place in places:
+        place.join(100)
+    assert [getattr(place, "exitcode", 0) for place in places] == [0] * len(places)
+
+
+def test_what_four_clients_log_is_in_one_run_once_flushed(service: TrackioLogger, backend: str) -> None:
+    """Every public ``log_*`` works from other threads and processes, and flush() is a barrier, videos included."""
+    assert {name for name in dir(TrackioLogger) if name.startswith("log_")} <= set(log_everything.__code__.co_names)
+    log_from_four_places(service, backend)
+    service.flush()
+    project = f"services-{backend}"
+    for i in range(4):
+        first = 100 * i
+        steps = range(first, first + 10)
+        assert reading.series(project, f"scalar{i}") == [(step, float(step)) for step in steps]
+        assert reading.series(project, f"metric{i}") == [(step, step) for step in steps]
+        assert reading.series(project, f"nested/{i}") == [(step, step) for step in steps]
+        ((step, histogram),) = reading.series(project, f"histogram{i}")
+        assert (step, histogram["values"]) == (first, [50_000, 50_000])
+        ((step, text),) = reading.series(project, f"text{i}")
+        assert (step, text["_value"]) == (first, "**bold**")
+        ((step, video),) = reading.media(project, f"video{i}")
+        assert (step, len(reading.frames(video)), reading.seconds(video)) == (first, 5 + i, (5 + i) / 5)
+        ((step, gif),) = reading.media(project, f"gif{i}")
+        assert (step, gif.suffix) == (first, ".gif")
+    assert reading.config(project) == {f"clients/{i}": i for i in range(4)}
+    assert len(reading.run_ids(project)) == 1
+
+
+def test_a_failure_reaches_who_logged(service: TrackioLogger, backend: str) -> None:
+    """A bad value raises torchrl's error at the call, with the cause in it, and takes no neighbour with it."""
+    client = service.client()
+    with pytest.raises(RuntimeError, match=r"'log_scalar' failed: TypeError.*'text'"):
+        client.log_scalar("bad", "text", step=1000)
+    with pytest.raises(RuntimeError, match=r"'log_metrics' failed: TypeError"):
+        service.log_metrics({"good": 1.0, "bad": object()}, step=1000)
+    with pytest.raises(RuntimeError, match=r"'log_video' failed: ValueError.*fps"):
+        client.log_video("bad", torch.zeros(5, 3, 16, 16), step=1000, fps=0)
+    client.log_scalar("good", 2.0, step=1001)
+    service.flush()
+    assert reading.series(f"services-{backend}", "good") == [(1000, 1.0), (1001, 2.0)]
+    assert reading.series(f"services-{backend}", "bad") == []
+
+
+def test_a_service_is_a_trackio_logger(service: TrackioLogger, backend: str) -> None:
+    """To isinstance, which torchrl asks; its repr and names are the logger's in the service."""
+    assert isinstance(service, TrackioLogger)
+    assert service.is_alive
+    assert service.service_backend == backend
+    assert (service.exp_name, service.log_dir) == ("run", f"services-{backend}")
+    assert repr(service.client()).startswith("TrackioLogger(exp_name='run'")
+
+
+def test_a_saved_run_goes_on_in_a_service_whose_shutdown_waits(backend: str, project: str) -> None:
+    """A ``state_dict`` continues its run, and shutdown outlasts a store that takes more than torchrl's 5 s."""
+    with TrackioLogger("run", project, config={"lr": 1.0}) as logger:
+        logger.log_scalar("x", 0.0)
+        saved = logger.state_dict()
+    options = {"service_backend": backend, "service_backend_options": OPTIONS[backend]}
+    service = get_logger("trackio", "logs", "other", state_dict=saved, **options)
+    with Path(reading.folder(), f"{project}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        service.log_scalar("x", 1.0)
+        service.log_hparams({"late": 2})
+        service.log_video("v", torch.zeros(5, 3, 16, 16))
+        opener = threading.Timer(6, fcntl.flock, (lock, fcntl.LOCK_UN))
+        opener.start()
+        start = time.monotonic()
+        service.shutdown()
+        assert time.monotonic() - start > 5
+        opener.join()
+    assert not service.is_alive
+    assert reading.series(project, "x") == [(0, 0.0), (1, 1.0)]
+    assert len(reading.frames(reading.media(project, "v")[0][1])) == 5
+    assert reading.config(project) == {"lr": 1.0, "late": 2}
+    assert len(reading.run_ids(project)) == 1
+
+
+@pytest.mark.parametrize("backend", ["process", "ray"], ids=lambda backend: f"{backend}-alone")
+def test_a_service_that_nobody_shuts_down_ends_with_the_interpreter(backend: str, tmp_path: Path) -> None:
+    """The script's end neither hangs nor loses the open row or a video."""
+    if backend == "ray" and not importlib.util.find_spec("ray"):
+        pytest.skip("Ray is not installed")
+    child = Child(tmp_path, prelude="import torch; from torchrl.record.loggers import get_logger\n")
+    done = child.run(
+        f"""
+        def main():
+            options = {{"service_backend": "{backend}", "service_backend_options": {OPTIONS[backend]}}}
+            logger = get_logger("trackio", "logs", "run", trackio_kwargs={{"project": "p"}}, **options)
+            logger.log_video("v", torch.zeros(5, 3, 16, 16), step=0)
+            logger.log_scalar("x", 1.0, step=0)
+        main()
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert child.steps() == [0]
+    assert len(child.videos()) == 1
