@@ -352,7 +352,8 @@ def test_a_tensordict_is_stored_by_its_flat_names(shared: TrackioLogger, step: i
     assert returned == {"a": [[1.0], [1.0]], inner: [1.0, 2.0], text: "hello", deep: [3, 4]}
     if hasattr(common, "_make_metrics_safe"):
         assert returned == common._make_metrics_safe(tensordict_to_return(), keys_sep=keys_sep)
-    assert row_of(shared, step) == {"a": counted([1, 1]), inner: counted([1, 2]), text: "hello", deep: counted([3, 4])}
+    markdown = {"_type": "trackio.markdown", "_value": "hello"}
+    assert row_of(shared, step) == {"a": counted([1, 1]), inner: counted([1, 2]), text: markdown, deep: counted([3, 4])}
 
 
 NESTED = {
@@ -482,11 +483,12 @@ def test_metrics_must_be_a_mapping(shared: TrackioLogger, metrics: Any) -> None:
 
 
 def test_text_and_none_are_stored(shared: TrackioLogger, step: int) -> None:
-    """Strings and None are stored as they are; log_str stores Markdown, which the dashboard shows."""
+    """Text is stored as Markdown, which the dashboard shows, unlike bare strings; None is stored as it is."""
     shared.log_metrics({"text": "a\nb ✓", "numpy": np.str_("c"), "none": None, "empty": ""}, step=step)
     shared.log_str("note", "# Title", step=step)
-    markdown = {"_type": "trackio.markdown", "_value": "# Title"}
-    assert row_of(shared, step) == {"text": "a\nb ✓", "numpy": "c", "none": None, "empty": "", "note": markdown}
+    texts = {"text": "a\nb ✓", "numpy": "c", "empty": "", "note": "# Title"}
+    stored = {name: {"_type": "trackio.markdown", "_value": text} for name, text in texts.items()}
+    assert row_of(shared, step) == {**stored, "none": None}
 
 
 @pytest.mark.parametrize("value", [1, None, b"x", ["a"]], ids=["number", "None", "bytes", "list"])

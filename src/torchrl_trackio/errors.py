@@ -30,3 +30,8 @@ def warn_in_background(message: str) -> None:
         warnings.warn(message, TrackioWarning, stacklevel=2)
     except TrackioWarning:
         sys.stderr.write(f"TrackioWarning: {message}\n")
+
+
+def cause_of(error: Exception) -> str:
+    """What two errors of one cause have in common, though their texts name different files."""
+    return f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}"

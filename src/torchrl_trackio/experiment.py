@@ -12,20 +12,20 @@ from typing import Any
 
 import trackio
 import wrapt
-from trackio.media import TrackioMedia
 
 from torchrl_trackio import lifecycle
-from torchrl_trackio.errors import warn_in_background
+from torchrl_trackio.errors import cause_of, warn_in_background
+from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.hparams import flatten_config, merge_config, to_config
 from torchrl_trackio.media import MediaQueue
 from torchrl_trackio.names import project_name, run_name
 from torchrl_trackio.opening import reopen, start, stored_run
 from torchrl_trackio.rows import RowBuffer
-from torchrl_trackio.run import private_copy
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
+_PLAIN = {float, int, type(None), PendingHistogram}
 _FORK_SECONDS = 1.0  # the longest that a fork waits for a write in progress
 
 _counts: dict[tuple[str, str, str], dict[str, int]] = {}  # last steps of finished runs, by (place, project, name)
@@ -78,18 +78,20 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             step: an ``int``, or ``None`` to continue the names' own count.
         """
         self._self_catch_up()
+        errors = list(errors)
+        objects = [name for name, value in values.items() if type(value) not in _PLAIN]
+        if objects:
+            step = self._self_rows.count(values, step)
+            self._self_store_objects(objects, values, errors, step)
         if values:
-            for name, value in values.items():
-                if isinstance(value, TrackioMedia):
-                    values[name] = private_copy(value)
             self._self_rows.add(values, step)
-        if errors := list(errors):
+        if errors:
             raise type(errors[0])("; ".join(map(str, errors)))
 
     def add_video(self, name: str, video: Video, step: int | None) -> None:
         """Encode a video in the background and store it in a row of its own; ``step`` as for :meth:`add`."""
         self._self_catch_up()
-        step = self._self_rows.count(name, step)
+        step = self._self_rows.count([name], step)
         self._self_media.put(lambda: self._self_store_video(name, video, step))
 
     @property
@@ -209,6 +211,21 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         self._self_rows = RowBuffer(self._self_write_row, self._self_store.stored_step, last_steps)
         self._self_media = MediaQueue()
 
+    def _self_store_objects(
+        self, names: Iterable[str], values: dict[str, Any], errors: list[Exception], step: int
+    ) -> None:
+        """Replace Trackio's objects by what is stored of them: the caller may change them or delete their files."""
+        for name in names:
+            value = values.pop(name)
+            try:
+                values[name] = self._self_store.stored_form(value, step)
+            except OSError as error:
+                self._self_warn(
+                    cause_of(error), f"{name!r} at step {step} could not be stored: {type(error).__name__}: {error}"
+                )
+            except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
+                errors.append(TypeError(f"{name!r}: {type(value).__name__} cannot be stored: {error}"))
+
     def _self_write_row(self, step: int, values: Mapping[str, Any]) -> None:
         if self._self_config_changed or self._self_store.needs_config():
             self._self_config_changed = False
@@ -228,10 +245,11 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                 video.encode(path)
                 # The dashboard plays no gif in its <video>, but animates an image.
                 media = trackio.Image(path) if video.format == "gif" else trackio.Video(path)
-                self._self_write_row(step, {name: media})
+                self._self_write_row(step, {name: self._self_store.stored_form(media, step)})
         except Exception as error:  # noqa: BLE001 - whatever the encoder or the disk raises, training goes on
-            reason = f"{type(error).__name__}: {error}"
-            self._self_warn(reason, f"video {name!r} at step {step} could not be stored: {reason}")
+            self._self_warn(
+                cause_of(error), f"video {name!r} at step {step} could not be stored: {type(error).__name__}: {error}"
+            )
 
     def _self_warn(self, cause: str, message: str) -> None:
         if cause not in self._self_warned:

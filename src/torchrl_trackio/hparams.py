@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchrl_trackio.arrays import describe, is_plain, size_of
 from torchrl_trackio.names import config_key
-from torchrl_trackio.values import STORABLE_INT, describe, is_plain, size_of
+from torchrl_trackio.values import STORABLE_INT
 
 _LONGEST_ARRAY = 1000  # elements of a tensor or array that are written out
 _LONGEST_INT = 10_000  # bits of an integer that Python writes in decimals

@@ -12,13 +12,15 @@ import torch
 import trackio
 from tensordict import TensorDictBase
 
+from torchrl_trackio.arrays import describe, to_python
 from torchrl_trackio.experiment import TrackioRun, open_run
-from torchrl_trackio.names import metric_name
+from torchrl_trackio.histograms import Bins, PendingHistogram
+from torchrl_trackio.names import check_text, metric_name
 from torchrl_trackio.services import ServedLogger
 from torchrl_trackio.silent import SilentRun, rank
-from torchrl_trackio.values import Bins, PendingHistogram, describe, flatten_metrics, to_metrics, to_python, to_scalar
+from torchrl_trackio.values import flatten_metrics, to_metrics, to_scalar
 from torchrl_trackio.values import to_step as _to_step
-from torchrl_trackio.video import Video
+from torchrl_trackio.video import Video, checked_fps
 
 
 class TrackioLogger(ServedLogger):
@@ -70,6 +72,7 @@ class TrackioLogger(ServedLogger):
         rank_zero_only: bool = False,
         **trackio_init_options: Any,
     ) -> None:
+        checked_fps(video_fps)
         self.video_fps = video_fps
         saved = state_dict["local"] if state_dict else None
         silent = rank_zero_only and rank() != 0
@@ -171,7 +174,7 @@ class TrackioLogger(ServedLogger):
             video: frames ``(T, C, H, W)`` or ``(N, T, C, H, W)``, or with the channels last; C of 1, 3 or 4; uint8 in
                 [0, 255] or float in [0, 1], on any device. N videos are tiled in a grid.
             step: see the class.
-            fps: frames per second, above 0. Defaults to ``video_fps``.
+            fps: frames per second, above 0 and at most 1000 (a gif: 100). Defaults to ``video_fps``.
             format: ``"mp4"`` (H.264), ``"webm"`` (VP9) or ``"gif"`` (256 colours, shown as an image that moves).
 
         Raises:
@@ -192,10 +195,12 @@ class TrackioLogger(ServedLogger):
 
         Raises:
             TypeError: if the name, text or step is of another type.
+            ValueError: if the text is no valid Unicode.
             RuntimeError: after :meth:`shutdown`.
         """
         if not isinstance(value, str):
             raise TypeError(f"log_str takes a string, got {describe(value)}: log str(value), or use log_metrics")
+        check_text("text", value)
         self._add(name, trackio.Markdown(value), step)
 
     def log_hparams(self, cfg: Any) -> None:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torchrl_trackio.values import PendingHistogram
+from torchrl_trackio.histograms import PendingHistogram
+from torchrl_trackio.values import to_step
 
 _OPEN_SECONDS = 1.0  # the longest that a row stays open for more values of its step
 _PAUSE_SECONDS = 0.1  # between two looks of the background thread
@@ -52,6 +53,7 @@ class RowBuffer:
 
         Raises:
             RuntimeError: after :meth:`stop`.
+            ValueError: if the count has come to its end.
         """
         with self._lock:
             step = self._counted(values, step)
@@ -68,14 +70,14 @@ class RowBuffer:
         if full:
             self.drain(everything=False)
 
-    def count(self, name: str, step: int | None) -> int:
-        """The step of a value that is stored past this buffer; ``None`` continues the name's own count.
+    def count(self, names: Iterable[str], step: int | None) -> int:
+        """The step of values before they are added, or stored past this buffer; ``None`` continues their own count.
 
         Raises:
             RuntimeError: after :meth:`stop`.
         """
         with self._lock:
-            return self._counted((name,), step)
+            return self._counted(names, step)
 
     @property
     def used(self) -> bool:
@@ -124,7 +126,8 @@ class RowBuffer:
             )
         last_steps = self.last_steps
         if step is None:
-            step = 1 + max(last_steps[name] if name in last_steps else self._last_step(name) for name in names)
+            last = max(last_steps[name] if name in last_steps else self._last_step(name) for name in names)
+            step = to_step(last + 1)  # which there may be none of
         for name in names:
             last_steps[name] = step
         self._used = True

@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import orjson
 import trackio
 from trackio.media import TrackioMedia
 from trackio.sqlite_storage import SQLiteStorage
 from trackio.utils import TRACKIO_DIR, serialize_values
 
+from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.hparams import flatten_config, nest_config
-from torchrl_trackio.values import PendingHistogram
 
 _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
 _MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are written at once
@@ -62,18 +61,33 @@ class StoredRun:
         return self.run._space_id or self.run._server_base_url or str(TRACKIO_DIR)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Log one row. A value that cannot be stored is warned about, and takes none of the others with it."""
-        row = {}
-        for name, value in values.items():
-            try:
-                row[name] = value if type(value) in (float, int, str) else self._storable(value, step)
-            except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
-                reason = f"{type(error).__name__}: {error}"
-                self._warn(reason, f"{name!r} at step {step} could not be stored: {reason}")
-        if row:
-            self.run.log(row, step=step)
-            if len(self.run._queued_logs) >= _MOST_QUEUED:
-                self.write_out(time.monotonic() + _LOCK_SECONDS)
+        """Log one row of plain values and :class:`PendingHistogram`."""
+        row = {
+            name: self._counted(value) if type(value) is PendingHistogram else value for name, value in values.items()
+        }
+        self.run.log(row, step=step)
+        if len(self.run._queued_logs) >= _MOST_QUEUED:
+            self.write_out(time.monotonic() + _LOCK_SECONDS)
+
+    def stored_form(self, value: Any, step: int) -> Any:
+        """What is stored of one of Trackio's own objects in a row of ``step``; files are stored at once.
+
+        Raises:
+            OSError: if a file cannot be stored.
+            TypeError: or another error, if the object holds what Trackio cannot store.
+        """
+        run = self.run
+        if isinstance(value, TrackioMedia):
+            media = copy.copy(value)
+            media._file_path = None  # logged before, it would stay the file of then
+            return run._process_media(media, step)
+        if isinstance(value, list):
+            return [self.stored_form(item, step) for item in value]
+        whose = {"project": run.project, "run": run.name, "step": step}
+        form = value._to_dict(**whose) if isinstance(value, (trackio.Table, trackio.Trace)) else value._to_dict()
+        form = orjson.loads(orjson.dumps(serialize_values(form)))
+        run._scan_and_queue_media_uploads(form, step)
+        return form
 
     def needs_config(self) -> bool:
         """Whether no row has carried the configuration yet."""
@@ -172,17 +186,9 @@ class StoredRun:
             "webhook_url": run._webhook_url,
         }
 
-    def _storable(self, value: Any, step: int) -> Any:
-        if isinstance(value, PendingHistogram):
-            return trackio.Histogram(np_histogram=value.count())
-        if isinstance(value, TrackioMedia):
-            value._save(
-                self.run.project, self.run.name, step
-            )  # here its failure is seen; Run.log only drops the metric
-        elif isinstance(value, (trackio.Table, trackio.Trace)):
-            value = value._to_dict(project=self.run.project, run=self.run.name, step=step)
-            orjson.dumps(serialize_values(value))
-        return value
+    def _counted(self, histogram: PendingHistogram) -> dict[str, Any]:
+        form: dict[str, Any] = trackio.Histogram(np_histogram=histogram.count())._to_dict()
+        return form
 
     def _write_logs(self, logs: list[dict[str, Any]]) -> None:
         """Trackio's own writer to the disk, but what it fails to write is kept and written with the next batch."""
@@ -217,11 +223,3 @@ class StoredRun:
         # 0.42 has one lock for both.
         lock: AbstractContextManager[Any] = getattr(self.run, "_queue_lock", self.run._client_lock)
         return lock
-
-
-def private_copy(media: TrackioMedia) -> TrackioMedia:
-    """Media whose array the caller can no longer change."""
-    media = copy.copy(media)
-    if isinstance(media._value, np.ndarray):
-        media._value = media._value.copy()
-    return media

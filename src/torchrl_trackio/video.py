@@ -12,7 +12,7 @@ import av
 import numpy as np
 import torch
 
-from torchrl_trackio.values import describe, is_plain, size_of
+from torchrl_trackio.arrays import describe, is_plain, size_of
 
 # Format: encoder, pixel format, its options, the file's options. Browsers play 4:2:0 only; a veryfast x264 doubles the
 # speed for a few percent.

@@ -1,0 +1,68 @@
+"""What tensors and arrays of any kind have in common, as far as logging needs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def size_of(value: torch.Tensor | np.ndarray | np.generic) -> int:
+    """How many elements it has."""
+    return value.numel() if isinstance(value, torch.Tensor) else value.size
+
+
+def is_meta(value: Any) -> bool:
+    """Whether it is a tensor without values."""
+    return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its elements can be read in order: it is no meta, sparse, nested or quantized tensor."""
+    strange = tensor.is_meta or tensor.is_nested or tensor.is_quantized
+    return tensor.layout == torch.strided and not strange
+
+
+def to_python(value: Any) -> Any:
+    """What torchrl's own ``log_metrics`` returns for a value: tensors as numbers or lists, the rest as it is."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        return value.item() if value.numel() == 1 else value.tolist()
+    return value
+
+
+def numbers(data: Any) -> np.ndarray:
+    """A private, flat copy of real numbers."""
+    if isinstance(data, torch.Tensor):
+        if data.is_complex() or not is_plain(data):
+            raise TypeError(f"a histogram takes real numbers, got {describe(data)}")
+        data = data.detach()
+        if data.dtype in (torch.float64, torch.float32, torch.float16) or not data.is_floating_point():
+            return np.asarray(data.to("cpu", copy=True)).reshape(-1)
+        return np.asarray(data.to("cpu", torch.float32)).reshape(-1)  # bfloat16 and float8 have no numpy form
+    if isinstance(data, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in data):
+        data = [to_python(item) for item in data]
+    try:
+        array = np.array(data)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"expected numbers (tensor, array or sequence), got {describe(data)}: {error}") from None
+    if array.dtype.kind not in "biuf":
+        if not array.size:
+            return np.array([])
+        raise TypeError(f"expected real numbers (tensor, array or sequence), got {describe(data)} of {array.dtype}")
+    return array.reshape(-1)
+
+
+def describe(value: Any) -> str:
+    """The value for an error's text: what it is, its type, its shape."""
+    try:
+        if isinstance(value, (torch.Tensor, np.ndarray)) and not getattr(value, "is_nested", False):
+            where = ""
+            if isinstance(value, torch.Tensor) and not is_plain(value):
+                where = f", on device {value.device} with layout {value.layout}"
+            return f"{type(value).__name__} of shape {tuple(value.shape)} and dtype {value.dtype}{where}"
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - an object's own code; an int of over 4300 digits, too, has no repr
+        text = "something without a repr"
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
