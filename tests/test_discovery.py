@@ -249,7 +249,7 @@ def test_get_logger_is_still_torchrls_function(tmp_path: Path) -> None:
     assert get_logger is torchrl.record.loggers.utils.get_logger
     assert (get_logger.__module__, get_logger.__name__) == ("torchrl.record.loggers.utils", "get_logger")
     assert list(inspect.signature(get_logger).parameters)[:3] == ["logger_type", "logger_name", "experiment_name"]
-    assert pickle.loads(pickle.dumps(get_logger)) is get_logger  # noqa: S301 - just written
+    assert pickle.loads(pickle.dumps(get_logger)) is get_logger
     assert get_logger("", "ignored", "run") is None
     assert get_logger(None, "ignored", "run") is None
     assert type(get_logger("csv", str(tmp_path), "run")) is torchrl.record.CSVLogger

@@ -216,7 +216,7 @@ def test_the_experiments_log_shares_rows(logger: TrackioLogger, project: str) ->
 def test_an_object_that_cannot_be_stored_takes_no_neighbour(logger: TrackioLogger, project: str) -> None:
     """A table of what is no JSON is refused at the call, and the others of the call are stored."""
     table = trackio.Table(columns=["a"], data=[[object()]])
-    with pytest.raises(TypeError, match="^'table': Table cannot be stored: Type is not JSON serializable: object$"):
+    with pytest.raises(TypeError, match=r"^'table': Table cannot be stored: Type is not JSON serializable: object$"):
         logger.log_metrics({"before": 1.0, "table": table, "after": 2.0}, step=3)
     logger.flush()
     assert rows(project) == [(3, {"before": 1.0, "after": 2.0})]

@@ -3,8 +3,8 @@
 python tests/benchmarks/loggers.py                 # all loggers that are installed, all workloads, five rounds
 python tests/benchmarks/loggers.py --rounds 3 --workloads video histogram
 
-Each measurement is a fresh process with a fresh folder; the loggers take turns, so that a noisy moment hits them all alike.
-The table shows medians, and ratios to torchrl's built-in Trackio logger.
+Each measurement is a fresh process with a fresh folder; the loggers take turns, so that a noisy moment hits them all
+alike. The table shows medians, and ratios to torchrl's built-in Trackio logger.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def store(kind: str, logger: Any) -> None:
 # A workload logs to a logger and returns how long the training thread was held a call, in seconds.
 
 
-def scalar(kind: str, logger: Any) -> float:
+def scalar(_: str, logger: Any) -> float:
     """One scalar a step, 5000 steps."""
     start = time.perf_counter()
     for step in range(5000):
@@ -107,7 +107,7 @@ def scalar(kind: str, logger: Any) -> float:
     return (time.perf_counter() - start) / 5000
 
 
-def scalars(kind: str, logger: Any) -> float:
+def scalars(_: str, logger: Any) -> float:
     """20 scalars of a step by log_scalar, as the Trainer logs, 500 steps."""
     start = time.perf_counter()
     for step in range(500):
@@ -129,7 +129,7 @@ def metrics(kind: str, logger: Any) -> float:
     return (time.perf_counter() - start) / 500
 
 
-def loop(kind: str, logger: Any) -> float:
+def loop(_: str, logger: Any) -> float:
     """What 20 scalars add to a training step of about 2 ms, 500 steps."""
     import torch
 
@@ -151,7 +151,7 @@ def loop(kind: str, logger: Any) -> float:
     return (steps(log=True) - plain) / 500
 
 
-def video(kind: str, logger: Any) -> float:
+def video(_: str, logger: Any) -> float:
     """A video of 200 frames of 256 x 256."""
     import torch
 
@@ -164,7 +164,7 @@ def video(kind: str, logger: Any) -> float:
     return time.perf_counter() - start
 
 
-def histogram(kind: str, logger: Any) -> float:
+def histogram(_: str, logger: Any) -> float:
     """A histogram of a million values, 20 times."""
     import torch
 
