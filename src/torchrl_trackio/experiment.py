@@ -220,8 +220,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             try:
                 values[name] = self._self_store.stored_form(value, step)
             except OSError as error:
-                self._self_warn_of(error, name, step).__name__}: {error}"
-                )
+                self._self_warn_of(error, name, step)
             except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
                 errors.append(TypeError(f"{name!r}: {type(value).__name__} cannot be stored: {error}"))
 
@@ -246,8 +245,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                 media = trackio.Image(path) if video.format == "gif" else trackio.Video(path)
                 self._self_write_row(step, {name: self._self_store.stored_form(media, step)})
         except Exception as error:  # noqa: BLE001 - whatever the encoder or the disk raises, training goes on
-            self._self_warn_of(error, name, step).__name__}: {error}"
-            )
+            self._self_warn_of(error, name, step)
 
     def _self_warn_of(self, error: Exception, name: str, step: int) -> None:
         text = f"{name!r} at step {step} could not be stored: {type(error).__name__}: {error}"
