@@ -39,7 +39,7 @@ def make_trainer(logger: TrackioLogger, frames: int, seed: int, lr: float) -> Tr
         collector=collector,
         total_frames=frames,
         frame_skip=1,
-        optim_steps_per_batch=40,
+        optim_steps_per_batch=25,
         loss_module=loss_module,
         optimizer=torch.optim.Adam(loss_module.parameters(), lr=lr),
         clip_norm=10.0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 import threading
 import time
@@ -16,12 +15,12 @@ import wrapt
 from torchrl_trackio import lifecycle
 from torchrl_trackio.errors import cause_of, warn_in_background
 from torchrl_trackio.histograms import PendingHistogram
-from torchrl_trackio.hparams import flatten_config, merge_config, to_config
+from torchrl_trackio.hparams import merge_config, to_config
 from torchrl_trackio.media import MediaQueue
-from torchrl_trackio.names import project_name, run_name
-from torchrl_trackio.opening import reopen, start, stored_run
+from torchrl_trackio.names import run_name
 from torchrl_trackio.rows import RowBuffer
-from torchrl_trackio.silent import SilentRun
+from torchrl_trackio.run import reopen
+from torchrl_trackio.server_run import stored_run
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
@@ -277,56 +276,6 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-
-def open_run(
-    name: str,
-    project: str,
-    *,
-    resume: str,
-    saved: Mapping[str, Any] | None = None,
-    silent: bool = False,
-    options: Mapping[str, Any],
-) -> TrackioRun | SilentRun:
-    """Start or continue a run.
-
-    Args:
-        name: the run's name.
-        project: its project's name.
-        resume: ``"never"``, ``"allow"`` or ``"must"``, as :func:`trackio.init` takes it.
-        saved: the run to continue, from :meth:`TrackioRun.identity`.
-        silent: whether another process opens the run, and this one only says what is wrong with its arguments.
-        options: further options of :func:`trackio.init`.
-
-    Raises:
-        TypeError: if an option is none of :func:`trackio.init`'s, or a name is no string.
-        ValueError: if a name cannot be stored, or the run to continue does not exist.
-    """
-    known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
-    if unknown := sorted(options.keys() - known):
-        raise TypeError(
-            f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
-        )
-    name, project = run_name(name), project_name(project)
-    config = to_config(options.get("config") or {})
-    if silent:
-        return SilentRun(name, project, config)
-    if resume != "never":
-        _flush_live(project, name)
-    init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
-    experiment = TrackioRun(start(init), config)
-    if saved:
-        experiment.adopt(saved)
-    elif experiment.resumed:
-        experiment.resume_config()
-    return experiment
-
-
-def _flush_live(project: str, name: str) -> None:
-    """Have a run of this process that is still open found in the store, by what continues it."""
-    for live in list(lifecycle.live):
-        if (live.project, live.name) == (project, name):
-            live.flush()
 
 
 def _unpickle(

@@ -13,9 +13,10 @@ import trackio
 from tensordict import TensorDictBase
 
 from torchrl_trackio.arrays import describe, to_python
-from torchrl_trackio.experiment import TrackioRun, open_run
+from torchrl_trackio.experiment import TrackioRun
 from torchrl_trackio.histograms import Bins, PendingHistogram
 from torchrl_trackio.names import check_text, metric_name
+from torchrl_trackio.opening import open_run
 from torchrl_trackio.services import ServedLogger
 from torchrl_trackio.silent import SilentRun, rank
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_scalar

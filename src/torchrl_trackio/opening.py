@@ -1,24 +1,78 @@
-"""Opening Trackio's runs: new ones, and a second time in another process."""
+"""Starting and continuing runs."""
 
 from __future__ import annotations
 
 import contextvars
+import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import trackio
 from trackio import fragments
 from trackio.utils import parse_trackio_server_url, resolve_space_id_and_server_url
 
+from torchrl_trackio import lifecycle
 from torchrl_trackio.errors import warn
+from torchrl_trackio.experiment import TrackioRun
+from torchrl_trackio.hparams import flatten_config, to_config
 from torchrl_trackio.hub import bounded_hub
-from torchrl_trackio.run import StoredRun, Warn
+from torchrl_trackio.names import project_name, run_name
 from torchrl_trackio.server import check_token
-from torchrl_trackio.server_run import ServerRun
+from torchrl_trackio.silent import SilentRun
 
 
-def start(options: Mapping[str, Any]) -> trackio.Run:
+def open_run(
+    name: str,
+    project: str,
+    *,
+    resume: str,
+    saved: Mapping[str, Any] | None = None,
+    silent: bool = False,
+    options: Mapping[str, Any],
+) -> TrackioRun | SilentRun:
+    """Start or continue a run.
+
+    Args:
+        name: the run's name.
+        project: its project's name.
+        resume: ``"never"``, ``"allow"`` or ``"must"``, as :func:`trackio.init` takes it.
+        saved: the run to continue, from :meth:`TrackioRun.identity`.
+        silent: whether another process opens the run, and this one only says what is wrong with its arguments.
+        options: further options of :func:`trackio.init`.
+
+    Raises:
+        TypeError: if an option is none of :func:`trackio.init`'s, or a name is no string.
+        ValueError: if a name cannot be stored, or the run to continue does not exist.
+    """
+    known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
+    if unknown := sorted(options.keys() - known):
+        raise TypeError(
+            f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
+        )
+    name, project = run_name(name), project_name(project)
+    config = to_config(options.get("config") or {})
+    if silent:
+        return SilentRun(name, project, config)
+    if resume != "never":
+        _flush_live(project, name)
+    init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
+    experiment = TrackioRun(_start(init), config)
+    if saved:
+        experiment.adopt(saved)
+    elif experiment.resumed:
+        experiment.resume_config()
+    return experiment
+
+
+def _flush_live(project: str, name: str) -> None:
+    """Have a run of this process that is still open found in the store, by what continues it."""
+    for live in list(lifecycle.live):
+        if (live.project, live.name) == (project, name):
+            live.flush()
+
+
+def _start(options: Mapping[str, Any]) -> trackio.Run:
     """``trackio.init``, but it neither ends the run that the user's own ``trackio.log`` writes to, nor waits for long.
 
     Raises:
@@ -37,20 +91,6 @@ def start(options: Mapping[str, Any]) -> trackio.Run:
         if token is None or check_token(url, token):
             return _init(options)
         return _start_without_server(options, url, token)
-
-
-def stored_run(run: trackio.Run, warn: Warn, *, reopened: bool) -> StoredRun:
-    """The run with what it needs to lose nothing where it is stored."""
-    kind: Callable[..., StoredRun] = ServerRun if (run.url or "").startswith("http") else StoredRun
-    return kind(run, warn, reopened=reopened)
-
-
-def reopen(spec: Mapping[str, Any], config: dict[str, Any]) -> trackio.Run:
-    """A second :class:`trackio.Run` for a run that is open elsewhere: another process, or this one before a fork."""
-    with bounded_hub():
-        run = trackio.Run(**spec)
-    run.config, run._config_logged = config, True  # whoever opened the run first stores it
-    return run
 
 
 def _init(options: Mapping[str, Any]) -> trackio.Run:

@@ -20,6 +20,7 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.hparams import flatten_config, nest_config
+from torchrl_trackio.hub import bounded_hub
 
 _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
 _MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are written at once
@@ -223,3 +224,11 @@ class StoredRun:
         # 0.42 has one lock for both.
         lock: AbstractContextManager[Any] = getattr(self.run, "_queue_lock", self.run._client_lock)
         return lock
+
+
+def reopen(spec: Mapping[str, Any], config: dict[str, Any]) -> trackio.Run:
+    """A second :class:`trackio.Run` for a run that is open elsewhere: another process, or this one before a fork."""
+    with bounded_hub():
+        run = trackio.Run(**spec)
+    run.config, run._config_logged = config, True  # whoever opened the run first stores it
+    return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import trackio
@@ -90,3 +90,9 @@ def _first_of_each_run(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]
     for entry in entries:
         firsts.setdefault(entry["run_id"], entry)
     return list(firsts.values())
+
+
+def stored_run(run: trackio.Run, warn: Warn, *, reopened: bool) -> StoredRun:
+    """The run with what it needs to lose nothing where it is stored."""
+    kind: Callable[..., StoredRun] = ServerRun if (run.url or "").startswith("http") else StoredRun
+    return kind(run, warn, reopened=reopened)
