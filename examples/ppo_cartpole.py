@@ -7,6 +7,7 @@ trackio show --project cartpole
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import time
@@ -51,9 +52,10 @@ def make_hparams(args: argparse.Namespace) -> dict[str, Any]:
     """All that shapes the training, nested."""
     return {
         "seed": args.seed,
+        "total_frames": args.frames,
+        "frames_per_batch": 2048,
         "num_envs": 16,
         "env": {"env_name": "CartPole-v1", "categorical_action_encoding": True},
-        "collector": {"frames_per_batch": 2048, "total_frames": args.frames},
         "gae": {"gamma": 0.99, "lmbda": 0.95},
         "loss": {"clip_epsilon": 0.2, "entropy_coeff": 0.01, "critic_coeff": 0.5, "normalize_advantage": True},
         "optim": {"lr": args.lr, "epochs": 10, "minibatch": 256, "max_grad_norm": 0.5},
@@ -135,15 +137,16 @@ def train(hparams: dict[str, Any], logger: TrackioLogger, videos: int) -> None:
     loss_module = ClipPPOLoss(actor, critic, **hparams["loss"])
     optim = torch.optim.Adam(loss_module.parameters(), lr=hparams["optim"]["lr"])
 
-    collector = Collector(env, actor, **hparams["collector"])
-    total_frames = hparams["collector"]["total_frames"]
-    iterations = math.ceil(total_frames / hparams["collector"]["frames_per_batch"])
+    total_frames, frames_per_batch = hparams["total_frames"], hparams["frames_per_batch"]
+    iterations = math.ceil(total_frames / frames_per_batch)
+    # Endless, since at the end of its frames a collector closes a SerialEnv, which then gives torch all threads.
+    collector = Collector(env, actor, frames_per_batch=frames_per_batch, total_frames=-1)
     scheduler = torch.optim.lr_scheduler.LinearLR(optim, 1.0, 0.1, total_iters=iterations)
     with_video = set(torch.linspace(0, iterations - 1, videos).int().tolist())
 
     with tqdm(total=total_frames, unit="frame") as bar:
         frames, start = 0, time.perf_counter()
-        for iteration, batch in enumerate(collector):
+        for iteration, batch in enumerate(itertools.islice(collector, iterations)):
             frames += batch.numel()
             with torch.no_grad():
                 advantage(batch)

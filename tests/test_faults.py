@@ -55,7 +55,12 @@ KILLS = {
 
 @pytest.mark.parametrize(
     ("mode", "kill"),
-    [("sqlite", "SIGKILL"), ("sqlite", "SIGTERM"), ("sqlite", "os._exit"), ("jsonl", "SIGKILL")],
+    [
+        ("sqlite", "SIGKILL"),
+        pytest.param("sqlite", "SIGTERM", marks=pytest.mark.slow),
+        pytest.param("sqlite", "os._exit", marks=pytest.mark.slow),
+        pytest.param("jsonl", "SIGKILL", marks=pytest.mark.slow),
+    ],
 )
 def test_a_kill_loses_nothing_that_was_flushed_and_of_the_rest_the_last_moment(
     tmp_path: Path, mode: str, kill: str

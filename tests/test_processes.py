@@ -173,6 +173,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "dump_on_done" not in inspect.signature(VideoRecorder).parameters,
     reason="this torchrl's VideoRecorder cannot dump in a worker by itself",

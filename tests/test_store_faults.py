@@ -134,6 +134,7 @@ def test_a_folder_that_is_a_file_is_warned_about_and_training_goes_on(tmp_path: 
     assert "100 rows of run 'run' could not be written" in closed
 
 
+@pytest.mark.slow
 def test_rows_of_a_locked_database_are_written_after_the_lock(tmp_path: Path) -> None:
     """Another process that locks the project for 12 s, longer than Trackio waits, costs no row and holds up no call."""
     child = Child(tmp_path, prelude=REPORTING)
@@ -203,6 +204,7 @@ def test_a_silent_hub_does_not_hold_up_a_local_logger(tmp_path: Path, silent_por
     assert child.steps() == [0]
 
 
+@pytest.mark.slow
 def test_exit_waits_once_for_a_server_that_refuses(tmp_path: Path) -> None:
     """With two loggers and no server, the process ends within Trackio's single 30 s and keeps the rows on disk."""
     with closing(socket.socket()) as free:
@@ -225,6 +227,7 @@ def test_exit_waits_once_for_a_server_that_refuses(tmp_path: Path) -> None:
     assert "secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_in_a_burst(tmp_path: Path) -> None:
     """300,000 rows logged as fast as possible grow the process by at most 250 MB, and none is lost."""
     child = Child(tmp_path)
