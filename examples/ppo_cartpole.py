@@ -107,14 +107,13 @@ def optimise(
 
 
 def finished_episodes(batch: TensorDictBase) -> dict[str, torch.Tensor]:
-    """Mean reward and length of the episodes that ended in this batch, if any did."""
+    """Mean reward and length of the episodes that ended in this batch; nothing if none did."""
     done = batch["next", "done"]
     if not done.any():
         return {}
     return {
         "reward": batch["next", "episode_reward"][done].mean(),
         "episode_length": batch["next", "step_count"][done].float().mean(),
-        "episodes": done.sum(),
     }
 
 
@@ -151,8 +150,8 @@ def train(hparams: dict[str, Any], logger: TrackioLogger, videos: int) -> None:
             with torch.no_grad():
                 advantage(batch)
             episodes, updates = finished_episodes(batch), optimise(batch, loss_module, optim, hparams)
-            fps = batch.numel() / (time.perf_counter() - start)
-            metrics = {"train": {**episodes, "fps": fps, "lr": scheduler.get_last_lr()[0]}, "ppo": updates}
+            speed = {"fps": batch.numel() / (time.perf_counter() - start), "lr": scheduler.get_last_lr()[0]}
+            metrics = {"train": episodes | speed, "ppo": updates}
             if iteration in with_video:
                 metrics["eval"] = evaluate(eval_env, actor, frames)
             logger.log_metrics(metrics, step=frames)

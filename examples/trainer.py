@@ -49,10 +49,9 @@ def make_trainer(logger: TrackioLogger, frames: int, seed: int, lr: float) -> Tr
     )
     buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(10_000), batch_size=128)
     ReplayBufferTrainer(buffer, batch_size=128, flatten_tensordicts=True).register(trainer)
-    LogScalar(("next", "step_count"), "longest_episode", reduction="max", include_std=False, log_pbar=True).register(
-        trainer
-    )
-    LogScalar(("next", "done"), "done", include_std=False).register(trainer)
+    episode = {"key": ("next", "step_count"), "logname": "longest_episode", "reduction": "max", "include_std": False}
+    LogScalar(**episode, log_pbar=True).register(trainer)
+    LogScalar("chosen_action_value", "q_value").register(trainer)
     trainer.register_op("post_optim", target_updater.step)
     trainer.register_op("post_steps", lambda: explore.step(200))
     return trainer

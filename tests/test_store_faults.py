@@ -40,10 +40,10 @@ def reports(output: str) -> list[str]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
+    """A file system of 8 MB."""
     path = tmp_path / "disk"
     path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True)
     if mounted.returncode:
         pytest.skip(f"mounting a small file system is not allowed here: {mounted.stderr.decode().strip()}")
     yield path

@@ -271,6 +271,8 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     def __repr__(self) -> str:
         return f"<TrackioRun {self.name!r} of project {self.project!r} in {self.place}>"
 
+    __str__ = __repr__  # which the proxy would ask the run for
+
     def __hash__(self) -> int:
         return id(self)
 
