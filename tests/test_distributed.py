@@ -59,6 +59,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_ranks_make_one_run(tmp_path: Path) -> None:
     """Under torchrun or in a process group, rank 0 stores all once, and the other goes through the same calls."""
     (tmp_path / "train.py").write_text(TRAINING)

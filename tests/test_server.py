@@ -112,6 +112,7 @@ def test_a_server_that_comes_later_gets_everything(tmp_path: Path, project: str)
         server.kill()
 
 
+@pytest.mark.slow
 def test_what_a_crashed_process_left_is_sent_by_the_next_logger(server: Server, tmp_path: Path) -> None:
     """Rows and hyperparameters that died on disk with their process arrive with the next logger of the project."""
     url = f"{server.url}/?write_token={TOKEN}"

@@ -145,6 +145,7 @@ def test_a_saved_run_goes_on_in_a_service(service: TrackioLogger, backend: str) 
     assert len(reading.run_ids(f"services-{backend}")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["process", "ray"], ids=lambda backend: f"{backend}-alone")
 def test_a_service_that_nobody_shuts_down_ends_with_the_interpreter(backend: str, tmp_path: Path) -> None:
     """It is waited for, also while the store is locked for longer than torchrl's 5 s, and loses nothing."""
