@@ -1,9 +1,14 @@
-"""Takes a picture of a project in the real dashboard.
+r"""Takes a picture of a project in the real dashboard.
 
-    python tests/screenshot.py --project cartpole --out curves.png --query smoothing=0
-    python tests/screenshot.py --project cartpole --out videos.png --page media
+After ``python examples/ppo_cartpole.py``, these take those of the README::
 
-The runs must be in Trackio's folder, ``TRACKIO_DIR`` or the default one. Needs Debian's ``chromium``.
+    python tests/screenshot.py --project cartpole --out examples/ppo_cartpole.png --size 1400x965 --scale 1.2 \
+        --query plots_per_row=3 --query smoothing=0 \
+        --query metrics=train/reward,train/lr,train/fps,ppo/entropy,ppo/loss_critic,ppo/grad_norm
+    python tests/screenshot.py --project cartpole --out examples/ppo_cartpole_video.png --size 1240x330 --scale 1.3 \
+        --query sidebar=hidden --page media
+
+The run must be in Trackio's folder, ``TRACKIO_DIR`` or the default one. Needs Debian's ``chromium``.
 """
 
 from __future__ import annotations
