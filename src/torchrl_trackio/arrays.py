@@ -39,7 +39,8 @@ def numbers(data: Any) -> np.ndarray:
             raise TypeError(f"a histogram takes real numbers, got {describe(data)}")
         data = data.detach()
         if data.dtype in (torch.float64, torch.float32, torch.float16) or not data.is_floating_point():
-            return np.asarray(data.to("cpu", copy=True)).reshape(-1)
+            # By numpy: torch would share the copy out to threads, and wait for those that others keep busy.
+            return np.asarray(data.cpu()).copy().reshape(-1)
         return np.asarray(data.to("cpu", torch.float32)).reshape(-1)  # bfloat16 and float8 have no numpy form
     if isinstance(data, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in data):
         data = [to_python(item) for item in data]

@@ -87,6 +87,12 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         if errors:
             raise type(errors[0])("; ".join(map(str, errors)))
 
+    def add_number(self, name: str, number: float, step: int | None) -> None:
+        """:meth:`add` for the one value that is logged most often, without the questions that it need not be asked."""
+        if self._self_left_behind:
+            self._self_catch_up()
+        self._self_rows.add({name: number}, step)
+
     def add_video(self, name: str, video: Video, step: int | None) -> None:
         """Encode a video in the background and store it in a row of its own; ``step`` as for :meth:`add`."""
         self._self_catch_up()

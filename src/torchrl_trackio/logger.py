@@ -101,7 +101,7 @@ class TrackioLogger(ServedLogger):
             ValueError: if an integer is out of range.
             RuntimeError: after :meth:`shutdown`.
         """
-        self.experiment.add({metric_name(name): to_scalar(value)}, step=step if step is None else _to_step(step))
+        self.experiment.add_number(metric_name(name), to_scalar(value), step if step is None else _to_step(step))
 
     def log_metrics(
         self,

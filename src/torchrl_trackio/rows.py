@@ -43,7 +43,8 @@ class RowBuffer:
         self._closed: list[tuple[int, dict[str, Any]]] = []
         self._closed_bytes = 0
         self._thread: threading.Thread | None = None
-        self._wake = threading.Event()
+        self._wake = threading.Event()  # there is something to write, now or once the open row is closed
+        self._hurry = threading.Event()  # and no time to wait for more
         self._stopped = False
         self._used = False
         self._writing = threading.Lock()  # held by whoever writes rows out
@@ -97,6 +98,7 @@ class RowBuffer:
                 if self._open and (everything or time.monotonic() >= self._open_until):
                     self._close()
                 rows, self._closed, self._closed_bytes = self._closed, [], 0
+                self._hurry.clear()
                 if not self._open:
                     self._wake.clear()
             for step, values in rows:
@@ -112,6 +114,7 @@ class RowBuffer:
             thread = self._thread
         self.drain()
         self._wake.set()
+        self._hurry.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -135,8 +138,11 @@ class RowBuffer:
 
     def _close(self) -> None:
         self._closed.append((self._open_step, self._open))
-        self._closed_bytes += sum(v.nbytes for v in self._open.values() if type(v) is PendingHistogram)
+        size = sum(v.nbytes for v in self._open.values() if type(v) is PendingHistogram)
         self._open = {}
+        if size:
+            self._closed_bytes += size
+            self._hurry.set()  # memory that is freed at once is what the next histogram is copied to
 
     def _start(self) -> None:
         try:
@@ -148,5 +154,5 @@ class RowBuffer:
     def _run(self) -> None:
         while not self._stopped:
             self._wake.wait()
-            time.sleep(_PAUSE_SECONDS)
+            self._hurry.wait(_PAUSE_SECONDS)
             self.drain(everything=False)

@@ -55,7 +55,7 @@ class SilentRun:
     def do_nothing(self, *args: Any, **kwargs: Any) -> None:
         """Take whatever is given."""
 
-    add_video = flush = do_nothing
+    add_number = add_video = flush = do_nothing
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """What else a :class:`trackio.Run` can do, as ``log`` and ``alert``, does nothing."""
