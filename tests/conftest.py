@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import tempfile
 
 # Trackio reads both when it is imported, so they are set before any test module is.
 os.environ["TRACKIO_DIR"] = tempfile.mkdtemp(prefix="torchrl-trackio-tests-")
+atexit.register(shutil.rmtree, os.environ["TRACKIO_DIR"], ignore_errors=True)
 os.environ["HF_HUB_OFFLINE"] = "1"
 for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "HF_TOKEN"):
     os.environ.pop(name, None)

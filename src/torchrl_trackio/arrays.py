@@ -40,7 +40,7 @@ def numbers(data: Any) -> np.ndarray:
         data = data.detach()
         if data.dtype in (torch.float64, torch.float32, torch.float16) or not data.is_floating_point():
             # By numpy: torch would share the copy out to threads, and wait for those that others keep busy.
-            return np.asarray(data.cpu()).copy().reshape(-1)
+            return np.asarray(data.cpu().resolve_neg()).copy().reshape(-1)
         return np.asarray(data.to("cpu", torch.float32)).reshape(-1)  # bfloat16 and float8 have no numpy form
     if isinstance(data, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in data):
         data = [to_python(item) for item in data]

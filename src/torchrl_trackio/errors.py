@@ -17,7 +17,7 @@ class TrackioWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Warn at the first caller outside this package; never raise in a background thread."""
+    """Warn at the first caller outside this package and torchrl; with ``-W error`` this raises."""
     level, frame = 1, sys._getframe(0)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]

@@ -18,14 +18,15 @@ from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.hparams import merge_config, to_config
 from torchrl_trackio.media import MediaQueue
 from torchrl_trackio.names import run_name
-from torchrl_trackio.rows import RowBuffer
+from torchrl_trackio.rows import FINISHED, RowBuffer
 from torchrl_trackio.run import reopen
 from torchrl_trackio.server_run import stored_run
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
+_LOGGING = {"alert", "log_artifact", "log_system"}  # what is Trackio's own
 _PLAIN = {float, int, type(None), PendingHistogram}
-_FORK_SECONDS = 1.0  # the longest that a fork waits for a write in progress
+_FORK_SECONDS = 1.0  # the longest that a fork waits for each lock of a write in progress
 
 _counts: dict[tuple[str, str, str], dict[str, int]] = {}  # last steps of finished runs, by (place, project, name)
 
@@ -47,10 +48,10 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         self._self_config_changed = True
         self._self_finished = False
         self._self_left_behind = False
-        self._self_finishing = threading.RLock()
+        self._self_new_locks()
         self._self_store = stored_run(run, self._self_warn, reopened=reopened)
-        self._self_fill(_counts.get(self._self_place(), {}))
-        lifecycle.live.add(self)
+        self._self_fill({} if self.resumed else _counts.get(self._self_place(), {}))
+        lifecycle.add(self)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Store metrics in the row of ``step``.
@@ -105,10 +106,19 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         return self._self_config
 
     def update_config(self, cfg: Any) -> None:
-        """Add hyperparameters to those of the run, level by level; the later value wins."""
+        """Add hyperparameters to those of the run, level by level; the later value wins.
+
+        Raises:
+            TypeError: if ``cfg`` is no configuration.
+            RuntimeError: if the run is finished.
+        """
         self._self_catch_up()
-        merge_config(self._self_config, to_config(cfg))
-        self._self_config_changed = True
+        new = to_config(cfg)
+        if self._self_finished:
+            raise RuntimeError(FINISHED)
+        with self._self_configuring:
+            merge_config(self._self_config, new)
+            self._self_config_changed = True
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything logged so far is stored, videos included.
@@ -122,10 +132,12 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         if self._self_left_behind or self._self_finished:
             return
         until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
-        self._self_media.flush(until)
-        self._self_rows.drain(timeout=max(until - time.monotonic(), 0))
-        self._self_write_config()
+        done = self._self_rows.drain(timeout=max(until - time.monotonic(), 0))
+        done = self._self_media.flush(until) and done
+        self._self_write_config(until)
         self._self_store.write_out(until)
+        if not done:
+            self._self_warn("flush", f"flush() of run {self.name!r} took over {timeout} s: the rest is stored later")
 
     def finish(self, timeout: float = 30.0) -> None:
         """Store everything and end the run. Further calls do nothing; further values are refused.
@@ -134,13 +146,15 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             timeout: the longest to wait for the store, in seconds. What a server has not taken by then is on the local
                 disk.
         """
+        if self._self_left_behind:
+            return
         with self._self_finishing:
-            if self._self_finished or self._self_left_behind:
+            if self._self_finished:
                 return
             self._self_media.stop()
             self._self_rows.stop()
-            self._self_write_config()
             until = time.monotonic() + timeout
+            self._self_write_config(until)
             self._self_store.end(until)
             self._self_finished = True
             _counts[self._self_place()] = self._self_rows.last_steps
@@ -187,10 +201,19 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
     def resume_config(self) -> None:
         """Merge this run's configuration into what is stored of it: Trackio would put it in its place."""
-        new = dict(self._self_config)
-        self._self_config.clear()
-        self._self_config.update(self._self_store.stored_config())
-        merge_config(self._self_config, new)
+        stored = self._self_store.stored_config()
+        with self._self_configuring:
+            new = dict(self._self_config)
+            self._self_config.clear()
+            self._self_config.update(stored)
+            merge_config(self._self_config, new)
+            self._self_config_changed = True
+
+    def abandon(self) -> None:
+        """End a run that nothing has been logged to, and store nothing of it."""
+        self._self_finished = True
+        lifecycle.live.discard(self)
+        self._self_store.abandon()
 
     def hold(self) -> list[Callable[[], None]]:
         """Keep background threads out while the process forks; returns what lets them in again."""
@@ -199,17 +222,22 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     def leave_behind(self) -> None:
         """In a forked child: what the parent holds is the parent's, and its threads are not here."""
         self._self_left_behind = True
+        self._self_new_locks()
 
     def _self_catch_up(self) -> None:
         """Open the run anew where a fork has left its threads and locks behind."""
         if self._self_left_behind:
-            self.__wrapped__ = reopen(self._self_store.spec(), self._self_store.run.config)
-            self._self_finishing = threading.RLock()
-            self._self_store = stored_run(self.__wrapped__, self._self_warn, reopened=True)
-            self._self_fill(self._self_rows.last_steps)
-            self._self_left_behind = False
-            lifecycle.live.add(self)
-            lifecycle.finish_in_forked_child()
+            with self._self_finishing:
+                if self._self_left_behind:
+                    self.__wrapped__ = reopen(self._self_store.spec(), self._self_store.run.config)
+                    self._self_store = stored_run(self.__wrapped__, self._self_warn, reopened=True)
+                    self._self_fill(self._self_rows.last_steps)
+                    self._self_left_behind = False
+                    lifecycle.add(self)
+
+    def _self_new_locks(self) -> None:
+        self._self_finishing = threading.RLock()
+        self._self_configuring = threading.Lock()
 
     def _self_fill(self, last_steps: Mapping[str, int]) -> None:
         self._self_warned: set[str] = set()
@@ -230,16 +258,30 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                 errors.append(TypeError(f"{name!r}: {type(value).__name__} cannot be stored: {error}"))
 
     def _self_write_row(self, step: int, values: Mapping[str, Any]) -> None:
-        if self._self_config_changed or self._self_store.needs_config():
-            self._self_config_changed = False
-            self._self_store.set_config(self._self_config)
-        self._self_store.write(step, values)
+        try:
+            if self._self_config_changed or self._self_store.needs_config():
+                self._self_prepare_config()
+            self._self_store.write(step, values)
+        except Exception as error:  # noqa: BLE001 - one row must not keep the next ones from being written
+            self._self_warn_of(error, ", ".join(values), step)
 
-    def _self_write_config(self) -> None:
-        self._self_config_changed = False
-        if self._self_config or self._self_rows.used:
-            self._self_store.set_config(self._self_config)
-            self._self_store.write_config()
+    def _self_write_config(self, until: float) -> None:
+        if not self._self_config and not self._self_rows.used:
+            return
+        if self._self_rows.writing.acquire(timeout=max(until - time.monotonic(), 0)):
+            try:
+                self._self_prepare_config()
+                self._self_store.write_config()
+            finally:
+                self._self_rows.writing.release()
+
+    def _self_prepare_config(self) -> None:
+        with self._self_configuring:
+            self._self_config_changed = False
+            try:
+                self._self_store.set_config(self._self_config)
+            except RuntimeError:  # the user's own thread is changing `config` just now: with the next row, then
+                self._self_config_changed = True
 
     def _self_store_video(self, name: str, video: Video, step: int) -> None:
         try:
@@ -248,7 +290,9 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                 video.encode(path)
                 # The dashboard plays no gif in its <video>, but animates an image.
                 media = trackio.Image(path) if video.format == "gif" else trackio.Video(path)
-                self._self_write_row(step, {name: self._self_store.stored_form(media, step)})
+                form = self._self_store.stored_form(media, step)
+            with self._self_rows.writing:
+                self._self_write_row(step, {name: form})
         except Exception as error:  # noqa: BLE001 - whatever the encoder or the disk raises, training goes on
             self._self_warn_of(error, name, step)
 
@@ -263,6 +307,11 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
     def _self_place(self) -> tuple[str, str, str]:
         return (self.place, self.project, self.name)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._self_left_behind and name in _LOGGING:
+            self._self_catch_up()
+        return super().__getattr__(name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         stored, counts = self._self_store.run.config, self._self_rows.last_steps

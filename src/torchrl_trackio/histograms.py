@@ -73,7 +73,7 @@ def _checked_bins(bins: Any) -> Any:
             raise ValueError(f"bins must be from 1 to {_MOST_BINS}, the most that Trackio keeps, got {bins}")
         return int(bins)
     if isinstance(bins, (Sequence, np.ndarray, torch.Tensor)):
-        edges = numbers(bins)
+        edges = numbers(bins).astype(np.float64)
         if not 2 <= len(edges) <= _MOST_BINS + 1 or not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
             raise ValueError(f"bins must be 2 to 513 rising, finite edges, got {describe(bins)}")
         return edges

@@ -89,7 +89,7 @@ def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     if omegaconf is not None and isinstance(value, (omegaconf.DictConfig, omegaconf.ListConfig)):
         return _plain(_resolved(value), inside)
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item, inside) for key, item in value.items()}
+        return {_key(key): _plain(item, inside) for key, item in list(value.items())}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), inside) for f in dataclasses.fields(value)}
     if isinstance(value, (argparse.Namespace, types.SimpleNamespace)):

@@ -12,6 +12,7 @@ from huggingface_hub import constants
 _PATIENCE_SECONDS = 1.0
 
 _asking: threading.Thread | None = None
+_one_at_a_time = threading.RLock()
 
 
 @contextmanager
@@ -21,14 +22,15 @@ def bounded_hub() -> Iterator[None]:
     A local run asks the hub for the user's name when a token is set, with no timeout. So it is asked before, in the
     background: an answer is cached by ``huggingface_hub``; without one, the hub counts as offline within the block.
     """
-    if constants.HF_HUB_OFFLINE or huggingface_hub.get_token() is None or _answers():
-        yield
-        return
-    constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = False
+    with _one_at_a_time:
+        if constants.HF_HUB_OFFLINE or huggingface_hub.get_token() is None or _answers():
+            yield
+            return
+        constants.HF_HUB_OFFLINE = True
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = False
 
 
 def _answers() -> bool:

@@ -52,6 +52,7 @@ class TrackioLogger(ServedLogger):
     Raises:
         TypeError: for an unknown option, or a name that is no string.
         ValueError: for a name that cannot be stored, or a run to resume that does not exist.
+        ConnectionError: if a server has to be asked for that run, and does not answer.
 
     Example:
         >>> from torchrl_trackio import TrackioLogger
@@ -214,6 +215,7 @@ class TrackioLogger(ServedLogger):
 
         Raises:
             TypeError: if ``cfg`` is none of these.
+            RuntimeError: after :meth:`shutdown`.
         """
         self.experiment.update_config(cfg)
 

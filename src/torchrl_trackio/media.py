@@ -17,14 +17,16 @@ class MediaQueue:
     """
 
     def __init__(self) -> None:
+        self._starting = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._slots = threading.Semaphore(_MOST_WAITING + 1)  # and one that is worked on
         self._jobs: set[Future[None]] = set()
 
     def put(self, job: Callable[[], None]) -> None:
         """Run ``job`` soon; at once and in this thread when the interpreter is shutting down."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "torchrl-trackio media")
+        with self._starting:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, "torchrl-trackio media")
         self._slots.acquire()
         try:
             future = self._executor.submit(job)
@@ -35,9 +37,9 @@ class MediaQueue:
         self._jobs.add(future)
         future.add_done_callback(self._done)
 
-    def flush(self, until: float) -> None:
-        """Wait until every job put so far is done, or ``time.monotonic()`` is at ``until``."""
-        wait(set(self._jobs), max(until - time.monotonic(), 0))
+    def flush(self, until: float) -> bool:
+        """Wait until every job put so far is done, or ``time.monotonic()`` is at ``until``; tell whether they are."""
+        return not wait(set(self._jobs), max(until - time.monotonic(), 0)).not_done
 
     def stop(self) -> None:
         """Finish every job and end the thread."""

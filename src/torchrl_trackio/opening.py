@@ -44,6 +44,7 @@ def open_run(
     Raises:
         TypeError: if an option is none of :func:`trackio.init`'s, or a name is no string.
         ValueError: if a name cannot be stored, or the run to continue does not exist.
+        ConnectionError: if a server has to be asked for the run to continue, and does not answer.
     """
     known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
     if unknown := sorted(options.keys() - known):
@@ -58,10 +59,14 @@ def open_run(
         _flush_live(project, name)
     init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
     experiment = TrackioRun(_start(init), config)
-    if saved:
-        experiment.adopt(saved)
-    elif experiment.resumed:
-        experiment.resume_config()
+    try:
+        if saved:
+            experiment.adopt(saved)
+        elif experiment.resumed:
+            experiment.resume_config()
+    except BaseException:
+        experiment.abandon()
+        raise
     return experiment
 
 
@@ -115,7 +120,8 @@ def _start_without_server(options: Mapping[str, Any], url: str, token: str) -> t
         raise ConnectionError(
             f"resume='must' has to ask the Trackio server at {url} for the run, and it does not answer"
         )
-    warn(f"the Trackio server at {url} does not answer: what is logged is kept and sent once it does")
+    new = ", as a new run, since nobody knows whether there is one to continue" if options["resume"] == "allow" else ""
+    warn(f"the Trackio server at {url} does not answer: what is logged is kept and sent once it does{new}")
     taken = ("group", "config", "auto_log_gpu", "auto_log_cpu", "gpu_log_interval", "cpu_log_interval")
     given = {key: options[key] for key in (*taken, "webhook_url", "webhook_min_level") if options.get(key) is not None}
     return trackio.Run(

@@ -15,6 +15,8 @@ _PAUSE_SECONDS = 0.1  # between two looks of the background thread
 _MOST_ROWS = 2000  # closed rows that wait before the caller has to write them itself
 _MOST_BYTES = 64 * 2**20  # of values still to be counted, likewise
 
+FINISHED = "this run is finished and takes no more values: log before finish(), or make a new logger"
+
 Write = Callable[[int, dict[str, Any]], None]
 
 
@@ -26,9 +28,9 @@ class RowBuffer:
     rather than memory growing or rows being dropped.
 
     Args:
-        write: takes the step and values of a closed row. Called by one thread at a time, in the order of logging. Must
-            not raise.
-        last_step: the last step of a metric that this buffer has not seen yet, -1 for none.
+        write: takes the step and values of a closed row, in the order of logging, with :attr:`writing` held. Must not
+            raise.
+        last_step: the last step of a metric that this buffer has not seen yet, -1 for none. Must not raise.
         last_steps: the last steps of the metrics it goes on with.
     """
 
@@ -47,7 +49,7 @@ class RowBuffer:
         self._hurry = threading.Event()  # and no time to wait for more
         self._stopped = False
         self._used = False
-        self._writing = threading.Lock()  # held by whoever writes rows out
+        self.writing = threading.Lock()  # held by whoever writes
 
     def add(self, values: dict[str, Any], step: int | None) -> None:
         """Put ``values`` into the row of ``step``; ``None`` continues the names' own count.
@@ -56,6 +58,8 @@ class RowBuffer:
             RuntimeError: after :meth:`stop`.
             ValueError: if the count has come to its end.
         """
+        if step is None:
+            self._look_up(values)
         with self._lock:
             step = self._counted(values, step)
             if self._open and (step != self._open_step or not self._open.keys().isdisjoint(values)):
@@ -77,6 +81,8 @@ class RowBuffer:
         Raises:
             RuntimeError: after :meth:`stop`.
         """
+        if step is None:
+            self._look_up(names)
         with self._lock:
             return self._counted(names, step)
 
@@ -91,7 +97,7 @@ class RowBuffer:
         Returns:
             Whether that was possible within ``timeout`` seconds.
         """
-        if not self._writing.acquire(timeout=timeout):
+        if not self.writing.acquire(timeout=timeout):
             return False
         try:
             with self._lock:
@@ -104,7 +110,7 @@ class RowBuffer:
             for step, values in rows:
                 self._write(step, values)
         finally:
-            self._writing.release()
+            self.writing.release()
         return True
 
     def stop(self) -> None:
@@ -120,17 +126,20 @@ class RowBuffer:
 
     def hold(self, timeout: float) -> list[Callable[[], None]]:
         """Keep every other thread out, for a fork; returns what lets them in again."""
-        return [lock.release for lock in (self._writing, self._lock) if lock.acquire(timeout=timeout)]
+        return [lock.release for lock in (self.writing, self._lock) if lock.acquire(timeout=timeout)]
+
+    def _look_up(self, names: Iterable[str]) -> None:
+        """Before the lock is taken: for a run that is continued, this asks the store."""
+        for name in names:
+            if name not in self.last_steps:
+                self.last_steps.setdefault(name, self._last_step(name))
 
     def _counted(self, names: Iterable[str], step: int | None) -> int:
         if self._stopped:
-            raise RuntimeError(
-                "this run is finished and takes no more values: log before finish(), or make a new logger"
-            )
+            raise RuntimeError(FINISHED)
         last_steps = self.last_steps
         if step is None:
-            last = max(last_steps[name] if name in last_steps else self._last_step(name) for name in names)
-            step = to_step(last + 1)  # which there may be none of
+            step = to_step(1 + max(last_steps[name] for name in names))  # which there may be none of
         for name in names:
             last_steps[name] = step
         self._used = True
@@ -148,7 +157,9 @@ class RowBuffer:
         try:
             self._thread = threading.Thread(target=self._run, name="torchrl-trackio rows", daemon=True)
             self._thread.start()
-        except RuntimeError:  # the interpreter is shutting down: its end drains what is left
+        except (
+            RuntimeError
+        ):  # the interpreter is shutting down, or threads are used up: flush and finish write the rows
             self._thread = None
 
     def _run(self) -> None:

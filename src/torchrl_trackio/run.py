@@ -7,9 +7,10 @@ a second time. All exist in 0.42 and 0.43; a new release is met here.
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import orjson
@@ -46,6 +47,8 @@ class StoredRun:
         self._warn = warn
         self._sent_config: dict[str, Any] | None = copy.deepcopy(run.config) if reopened else None
         self._unwritten: list[dict[str, Any]] = []
+        self._dropped = 0
+        self._writing = threading.Lock()
         self._failed = False
         self._writer = "_write_logs_to_sqlite" if run._is_local else "_persist_logs_locally"
         setattr(run, self._writer, self._write_logs)
@@ -99,11 +102,21 @@ class StoredRun:
         flat = {**flatten_config(config), **{key: self.run.config[key] for key in _OWN_KEYS}}
         if flat == self._sent_config:
             return
+        if self.reopened:
+            flat = self._with_others_changes(flat)
         with self._queue_lock():
             for row in self.run._queued_logs:
                 row["config"] = None  # of the configurations in one batch, Trackio keeps the first
             self.run.config, self.run._config_logged = flat, False
         self._sent_config = copy.deepcopy(flat)
+
+    def _with_others_changes(self, flat: Mapping[str, Any]) -> dict[str, Any]:
+        """A configuration with what other processes have changed of it since this one got its copy."""
+        before = self._sent_config or {}
+        changed = {key: value for key, value in flat.items() if before.get(key, self) != value}
+        with suppress(Exception):  # a server that does not answer has nothing to add
+            before = {**before, **flatten_config(self.stored_config())}
+        return {**before, **changed}
 
     def write_config(self) -> None:
         """Log an empty row that carries the configuration, if no row has: Trackio stores it only with one."""
@@ -119,7 +132,15 @@ class StoredRun:
 
     def stored_step(self, name: str) -> int:
         """The last step of a metric in the store; -1 for a run that is new."""
-        return max((value["step"] for value in self._read_metric(name)), default=-1) if self.resumed else -1
+        if not self.resumed:
+            return -1
+        try:
+            return max((value["step"] for value in self._read_metric(name)), default=-1)
+        except Exception as error:  # noqa: BLE001 - the count may come out too high, but training goes on
+            self._warn(
+                "last step", f"the last step of {name!r} could not be read, its count goes on with the run's: {error}"
+            )
+            return self.next_step - 1
 
     def become(self, run_id: str, name: str) -> None:
         """Be the run of that id and name instead, before anything is logged.
@@ -137,13 +158,14 @@ class StoredRun:
         self.run._next_step = last + 1
 
     def write_out(self, until: float) -> None:
-        """Empty Trackio's queue into the store on disk; give up when ``time.monotonic()`` is at ``until``."""
+        """Empty Trackio's queue into the store on disk; wait for a write in progress until ``until`` at most."""
         run = self.run
-        if run._client_lock.acquire(timeout=max(min(until - time.monotonic(), _LOCK_SECONDS), 0)):
-            try:
-                run._flush_queues_inline()
-                self._write_logs([])
-            finally:
+        locked = run._client_lock.acquire(timeout=max(min(until - time.monotonic(), _LOCK_SECONDS), 0))
+        try:  # without the lock, too: what a stuck sender holds is written twice at worst, and stored once by its id
+            run._flush_queues_inline()
+            self._write_logs([])
+        finally:
+            if locked:
                 run._client_lock.release()
 
     def end(self, until: float) -> None:
@@ -154,14 +176,24 @@ class StoredRun:
         if sender is not None:
             sender.join(max(until - time.monotonic(), 0.1))
         if sender is not None and sender.is_alive():
+            for monitor in (run._gpu_monitor, run._cpu_monitor):
+                if monitor is not None:
+                    monitor.stop()
             run._flush_queues_inline()
             where = f"in {TRACKIO_DIR}, and the next logger of project {run.project!r} sends them"
             self._warn("unsent", f"run {run.name!r} ended before {self.place} had taken all its rows: they are {where}")
         elif not self.reopened:
             run.finish()
         self._write_logs([])
-        if self._unwritten:
-            self._warn("unwritten", f"{len(self._unwritten)} rows of run {run.name!r} could not be written")
+        if lost := len(self._unwritten) + self._dropped:
+            self._warn("unwritten", f"{lost} rows of run {run.name!r} could not be written")
+
+    def abandon(self) -> None:
+        """End Trackio's threads, with nothing to write."""
+        self.run._stop_flag.set()
+        for monitor in (self.run._gpu_monitor, self.run._cpu_monitor):
+            if monitor is not None:
+                monitor.stop()
 
     def hold(self, timeout: float) -> list[Callable[[], None]]:
         """Keep Trackio's threads out, for a fork; returns what lets them in again."""
@@ -185,6 +217,7 @@ class StoredRun:
             "existing_runs": [],
             "initial_last_step": run._next_step - 1,
             "webhook_url": run._webhook_url,
+            "webhook_min_level": run._webhook_min_level,
         }
 
     def _counted(self, histogram: PendingHistogram) -> dict[str, Any]:
@@ -193,7 +226,12 @@ class StoredRun:
 
     def _write_logs(self, logs: list[dict[str, Any]]) -> None:
         """Trackio's own writer to the disk, but what it fails to write is kept and written with the next batch."""
-        rows = self._unwritten + logs
+        with self._writing:
+            self._write_all(self._unwritten + logs)
+
+    def _write_all(self, rows: list[dict[str, Any]]) -> None:
+        self._dropped += max(len(rows) - _MOST_UNWRITTEN, 0)
+        rows = rows[-_MOST_UNWRITTEN:]
         if not rows:
             return
         configs = [row["config"] for row in rows if row.get("config")]
@@ -202,7 +240,7 @@ class StoredRun:
         rows[0]["config"] = configs[-1] if configs else None
         self._failed = False
         getattr(trackio.Run, self._writer)(self.run, rows)
-        self._unwritten = rows[-_MOST_UNWRITTEN:] if self._failed else []
+        self._unwritten = rows if self._failed else []
 
     def _on_failure(self, key: str, message: str) -> None:
         """Trackio's ``_warn_once``."""

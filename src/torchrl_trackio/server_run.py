@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import trackio
@@ -13,6 +13,7 @@ from trackio.utils import serialize_values
 from torchrl_trackio.run import StoredRun, Warn
 from torchrl_trackio.server import ask
 
+_SPILL_SECONDS = 1.0  # the longest that the disk waits for a request in progress, and between two writes to it
 _FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
 
 
@@ -29,7 +30,15 @@ class ServerRun(StoredRun):
         run._pending_entries_with_traces = self._entries_to_replay
         run._write_alerts_to_sqlite = self._keep_alerts
         run._flush_local_buffer = self._replay
-        run._has_local_buffer = run._has_local_buffer or SQLiteStorage.has_pending_data(run.project)
+        run._has_local_buffer = run._has_local_buffer or self._has_left_behind()
+        self._spilled = 0.0
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Log one row; as long as the server has never been there, to the local disk."""
+        super().write(step, values)
+        if self.run._client is None and time.monotonic() - self._spilled > _SPILL_SECONDS:
+            super().write_out(time.monotonic() + _SPILL_SECONDS)
+            self._spilled = time.monotonic()
 
     def write_out(self, until: float) -> None:
         """Wait for the server to take everything; after 5 s, write to the local disk what it has not taken."""
@@ -41,14 +50,26 @@ class ServerRun(StoredRun):
             if not any(waiting) and not sending and not run._has_local_buffer:
                 return
             time.sleep(0.02)
-        super().write_out(until)
+        super().write_out(min(until, time.monotonic() + _SPILL_SECONDS))
+
+    def _has_left_behind(self) -> bool:
+        """Whether an earlier process has left rows on the disk that are this server's."""
+        pending = SQLiteStorage.get_pending_logs(self.run.project) or SQLiteStorage.get_pending_uploads(
+            self.run.project
+        )
+        return bool(pending) and str(pending.get("space_id")).rstrip("/") == self.place.rstrip("/")
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
         entries: list[dict[str, Any]] = trackio.Run._pending_entries_with_traces(self.run, pending, traces)
         for entry in _first_of_each_run(entries):
-            entry["config"] = SQLiteStorage.get_run_config(self.run.project, run_id=entry["run_id"])
+            own = entry["run_id"] == self.run.id
+            entry["config"] = self.run.config if own else self._config_on_disk(entry["run_id"])
         return serialize_values(entries)  # type: ignore[no-any-return]
+
+    def _config_on_disk(self, run_id: str) -> dict[str, Any] | None:
+        config: dict[str, Any] | None = SQLiteStorage.get_run_config(self.run.project, run_id=run_id)
+        return config
 
     def _keep_alerts(self, alerts: list[dict[str, Any]]) -> None:
         trackio.Run._write_alerts_to_sqlite(self.run, alerts)

@@ -10,6 +10,8 @@ import torch.distributed
 import trackio
 
 from torchrl_trackio.hparams import merge_config, to_config
+from torchrl_trackio.rows import FINISHED
+from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 
 
 class SilentRun:
@@ -33,11 +35,27 @@ class SilentRun:
 
     def add(self, values: dict[str, Any], errors: Iterable[Exception] = (), step: int | None = None) -> None:  # noqa: ARG002
         """Raise what the first rank raises, so that no rank goes on alone."""
+        self._check()
         if errors := list(errors):
             raise type(errors[0])("; ".join(map(str, errors)))
 
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Check the metrics."""
+        if step is not None:
+            to_step(step)
+        self.add(*to_metrics(flatten_metrics(metrics)))
+
+    def add_number(self, name: str, number: float, step: int | None) -> None:  # noqa: ARG002
+        """Refuse it if the run is finished."""
+        self._check()
+
+    def add_video(self, name: str, video: Any, step: int | None) -> None:  # noqa: ARG002
+        """Refuse it if the run is finished."""
+        self._check()
+
     def update_config(self, cfg: Any) -> None:
         """Add hyperparameters to :attr:`config`."""
+        self._check()
         merge_config(self.config, to_config(cfg))
 
     def finish(self, timeout: float = 30.0) -> None:  # noqa: ARG002
@@ -55,10 +73,14 @@ class SilentRun:
     def do_nothing(self, *args: Any, **kwargs: Any) -> None:
         """Take whatever is given."""
 
-    add_number = add_video = flush = do_nothing
+    flush = do_nothing
+
+    def _check(self) -> None:
+        if self.finished:
+            raise RuntimeError(FINISHED)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """What else a :class:`trackio.Run` can do, as ``log`` and ``alert``, does nothing."""
+        """What else a :class:`trackio.Run` can do, as ``alert``, does nothing."""
         if not name.startswith("_") and hasattr(trackio.Run, name):
             return self.do_nothing
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

@@ -142,14 +142,14 @@ def _private(frames: torch.Tensor) -> torch.Tensor:
     try:
         memory = _spare.pop()
     except IndexError:
-        memory = torch.empty(0, dtype=torch.uint8)
+        memory = torch.empty(0, dtype=torch.uint8, device="cpu")
     if memory.numel() < size:
-        memory = torch.empty(size, dtype=torch.uint8)
+        memory = torch.empty(size, dtype=torch.uint8, device="cpu")
     return memory[:size].view(frames.dtype).view(frames.shape).copy_(frames)
 
 
 def _give_back(frames: torch.Tensor) -> None:
-    memory = torch.empty(0, dtype=torch.uint8).set_(frames.untyped_storage())
+    memory = torch.empty(0, dtype=torch.uint8, device="cpu").set_(frames.untyped_storage())
     if not _spare and memory.numel() <= _MOST_SPARE:
         _spare.append(memory)
 
