@@ -6,6 +6,8 @@ import copy
 import inspect
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -190,3 +192,48 @@ def test_a_video_recorder_works_in_parallel_environments_and_collectors(tmp_path
     assert min(videos) >= 2
     assert len(child.videos()) == sum(videos)
     assert len(child.run_ids()) == 1
+
+
+def make_and_log(project: str) -> None:
+    logger = TrackioLogger("child", project)
+    for step in range(50):
+        logger.log_scalar("x", float(step), step=step)
+
+
+def test_a_logger_made_in_a_forked_child_loses_nothing(project: str) -> None:
+    """A child of multiprocessing skips atexit, and stores everything all the same."""
+    child = multiprocessing.get_context("fork").Process(target=make_and_log, args=(project,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert [step for step, _ in reading.series(project, "x", "child")] == list(range(50))
+
+
+def raise_alert(logger: TrackioLogger) -> None:
+    logger.experiment.alert("from the child", step=0)
+    logger.flush()
+
+
+def test_an_alert_may_be_the_first_thing_a_forked_child_logs(logger: TrackioLogger, project: str) -> None:
+    """Trackio's own calls do not wait for locks that the parent held at the fork."""
+    logger.log_scalar("x", 0.0, step=0)
+    child = multiprocessing.get_context("fork").Process(target=raise_alert, args=(logger,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert reading.query(project, "SELECT title FROM alerts") == [("from the child",)]
+
+
+def test_hyperparameters_of_a_worker_add_to_those_of_the_parent(logger: TrackioLogger, project: str) -> None:
+    """A worker's log_hparams keeps what the parent logged after the worker got its copy."""
+    logger.log_hparams({"early": 1})
+    logger.log_scalar("x", 0.0, step=0)
+    logger.flush()
+    pickled = pickle.dumps(logger)
+    logger.log_hparams({"late": 1})
+    logger.flush()
+    code = (
+        "import pickle, sys; logger = pickle.load(sys.stdin.buffer); logger.log_hparams({'child': 1}); logger.flush()"
+    )
+    subprocess.run([sys.executable, "-c", code], input=pickled, check=True, capture_output=True)
+    assert reading.config(project) == {"early": 1, "late": 1, "child": 1}

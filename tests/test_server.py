@@ -94,6 +94,43 @@ def test_what_is_logged_while_the_server_is_away_arrives_when_it_is_back(
 
 
 @pytest.mark.filterwarnings(AWAY)
+def test_an_outage_does_not_bring_old_hyperparameters_back(server: Server, logger: TrackioLogger, project: str) -> None:
+    """Replaying the rows of a second outage leaves what was sent between the two."""
+    for value in (1, 3):
+        server.kill()
+        logger.log_hparams({"value": value})
+        logger.log_scalar("x", 0.0, step=value)
+        logger.flush()
+        server.start()
+        wait_until(lambda value=value: server.steps(project)[-1:] == [value])
+        logger.log_hparams({"value": value + 1})
+        logger.log_scalar("x", 0.0, step=value + 1)
+        logger.flush()
+    server.kill()
+    logger.log_scalar("x", 0.0, step=5)
+    logger.flush()
+    server.start()
+    wait_until(lambda: server.steps(project) == [1, 2, 3, 4, 5])
+    assert server.config(project) == {"value": 4}
+
+
+@pytest.mark.filterwarnings(AWAY)
+def test_rows_that_wait_for_one_server_are_not_sent_to_another(tmp_path: Path, server: Server, project: str) -> None:
+    """What is left on the disk goes to the server that it was meant for."""
+    other = Server(tmp_path / "other")
+    with TrackioLogger("run", project, server_url=f"{other.url}/?write_token={TOKEN}") as logger:
+        logger.log_scalar("x", 0.0, step=0)
+        logger.flush()
+        logger.close(timeout=1)
+    with TrackioLogger("second", project, server_url=f"{server.url}/?write_token={TOKEN}") as logger:
+        logger.log_scalar("y", 0.0, step=0)
+        logger.flush()
+        time.sleep(2)
+    assert server.steps(project, "y", "second") == [0]
+    assert [run["name"] for run in server.ask("get_runs_for_project", project=project)] == ["second"]
+
+
+@pytest.mark.filterwarnings(AWAY)
 def test_a_server_that_comes_later_gets_everything(tmp_path: Path, project: str) -> None:
     """A logger made before its server is there in seconds, and loses nothing, not even the first hyperparameters."""
     server = Server(tmp_path / "server")

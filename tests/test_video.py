@@ -529,3 +529,12 @@ def test_a_media_folder_that_cannot_be_written_is_warned_about_once(logger: Trac
     logger.flush()
     assert [row for row in rows(project) if "x" in row[1]] == [(step, {"x": step}) for step in (3, 4, 5)]
     assert [step for step, _ in media(project, "v")] == [6]
+
+
+def test_the_default_device_does_not_matter(logger: TrackioLogger, project: str) -> None:
+    """Where torch makes tensors by default, the private copy of the frames is in the CPU's memory."""
+    frames = plain(RED)
+    with torch.device("meta"):
+        logger.log_video("v", frames, step=0)
+        logger.flush()
+    assert [step for step, _ in media(project, "v")] == [0]

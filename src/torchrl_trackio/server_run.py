@@ -31,7 +31,7 @@ class ServerRun(StoredRun):
         run._write_alerts_to_sqlite = self._keep_alerts
         run._flush_local_buffer = self._replay
         run._has_local_buffer = run._has_local_buffer or self._has_left_behind()
-        self._spilled = 0.0
+        self._spilled = time.monotonic()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log one row; as long as the server has never been there, to the local disk."""

@@ -1,0 +1,72 @@
+"""Continuing a run: by name, and by the state in a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+import reading
+from torchrl_trackio import TrackioLogger
+
+
+@pytest.mark.parametrize("resume", ["allow", "must"])
+def test_a_run_is_continued_by_its_name(project: str, resume: str) -> None:
+    """One run, whose metrics' counts go on where each of them ended."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_scalar("a", 0.0, step=10)
+        logger.log_scalar("b", 0.0, step=20)
+    with TrackioLogger("run", project, resume=resume) as logger:
+        logger.log_scalar("a", 1.0)
+        logger.log_scalar("b", 1.0)
+        logger.log_scalar("new", 1.0)
+    assert [reading.series(project, name) for name in ("a", "b", "new")] == [
+        [(10, 0.0), (11, 1.0)],
+        [(20, 0.0), (21, 1.0)],
+        [(0, 1.0)],
+    ]
+    assert len(reading.run_ids(project)) == 1
+
+
+def test_a_run_that_must_exist_and_does_not_is_an_error(project: str) -> None:
+    """resume="must" refuses an unknown name, and leaves nothing behind."""
+    with pytest.raises(ValueError, match="'run' does not exist"):
+        TrackioLogger("run", project, resume="must")
+    assert reading.run_ids(project) == set()
+
+
+def test_a_state_of_a_run_that_is_not_stored_here_is_an_error(project: str) -> None:
+    """A checkpoint from elsewhere is refused with the way out; the failed logger stores no run."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_scalar("x", 0.0, step=0)
+        saved = logger.state_dict()
+    saved["local"]["id"] = "0" * 32
+    with pytest.raises(ValueError, match="set TRACKIO_DIR or server_url to where it was logged to"):
+        TrackioLogger("run", project, state_dict=saved, config={"lr": 1.0})
+    assert len(reading.run_ids(project)) == 1
+    assert reading.config(project) == {}
+
+
+def test_a_state_is_loaded_into_a_fresh_logger_only(project: str) -> None:
+    """A logger that has logged nothing becomes the saved run; one that has refuses, with torchrl's wording."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_hparams({"a": 1})
+        logger.log_scalar("x", 0.0, step=5)
+        saved = logger.state_dict()
+    with TrackioLogger("other", project) as logger:
+        logger.log_scalar("x", 0.0, step=0)
+        with pytest.raises(RuntimeError, match="but the checkpoint was written by run"):
+            logger.load_state_dict(saved)
+    with TrackioLogger("fresh", project) as logger:
+        logger.log_hparams({"b": 2})
+        logger.load_state_dict(saved)
+        logger.log_scalar("x", 1.0)
+    assert reading.series(project, "x") == [(5, 0.0), (6, 1.0)]
+    assert reading.config(project) == {"a": 1, "b": 2}
+    assert len(reading.run_ids(project)) == 2
+
+
+def test_hyperparameters_are_refused_after_the_end(project: str) -> None:
+    """As every other call, log_hparams says that the run is finished."""
+    logger = TrackioLogger("run", project)
+    logger.close()
+    with pytest.raises(RuntimeError, match="this run is finished"):
+        logger.log_hparams({"lr": 1.0})
