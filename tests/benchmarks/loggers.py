@@ -96,7 +96,7 @@ def store(kind: str, logger: Any) -> None:
         logger.experiment.finish()
 
 
-# A workload logs to a logger and returns how long the training thread was held a call, in seconds.
+# A workload logs to a logger and returns how long the training thread was held, in seconds: by one call, or by the 20 of one step.
 
 
 def scalar(_: str, logger: Any) -> float:
@@ -264,7 +264,7 @@ def import_share(rounds: int) -> float:
 
 def table(results: dict[tuple[str, str], list[dict[str, float]]], workload: str) -> str:
     """The medians of one workload, as Markdown."""
-    lines = ["| logger | held a call (us) | until stored (ms) | rows | kB stored | memory (MB) |", "| --- " * 6 + "|"]
+    lines = ["| logger | held (us) | until stored (ms) | rows | kB stored | memory (MB) |", "| --- " * 6 + "|"]
     reference = results.get((workload, "built-in"))
     for kind in LOGGERS:
         found = results.get((workload, kind))
