@@ -96,8 +96,8 @@ def store(kind: str, logger: Any) -> None:
         logger.experiment.finish()
 
 
-# A workload logs to a logger and returns how long the training thread was held, in seconds: by one call, or by the 20 of
-# one step.
+# A workload logs to a logger and returns how long the training thread was held, in seconds: by one call, or by the 20
+# of one step.
 
 
 def scalar(_: str, logger: Any) -> float:
