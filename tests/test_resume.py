@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import reading
+from children import Child
 from torchrl_trackio import TrackioLogger
 
 
@@ -70,3 +74,16 @@ def test_hyperparameters_are_refused_after_the_end(project: str) -> None:
     logger.close()
     with pytest.raises(RuntimeError, match="this run is finished"):
         logger.log_hparams({"lr": 1.0})
+
+
+def test_a_run_of_the_jsonl_mode_is_continued_by_its_state(tmp_path: Path) -> None:
+    """Trackio imports such rows later; here they are found by the next process all the same."""
+    child = Child(tmp_path, "jsonl")
+    done = child.run("logger.log_scalar('x', 0.0, step=7)\nprint('STATE', logger.state_dict())")
+    state = re.search("^STATE (.*)$", done.stdout, re.MULTILINE)[1]
+    child.prelude = (
+        f"from torchrl_trackio import TrackioLogger\nlogger = TrackioLogger('run', 'p', state_dict={state})\n"
+    )
+    done = child.run("logger.log_scalar('x', 1.0)")
+    assert done.returncode == 0, done.stderr
+    assert child.steps() == [7, 8]

@@ -48,6 +48,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         self._self_config_changed = True
         self._self_finished = False
         self._self_left_behind = False
+        self._self_warned: set[str] = set()
         self._self_new_locks()
         self._self_store = stored_run(run, self._self_warn, reopened=reopened)
         self._self_fill({} if self.resumed else _counts.get(self._self_place(), {}))
@@ -240,7 +241,6 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         self._self_configuring = threading.Lock()
 
     def _self_fill(self, last_steps: Mapping[str, int]) -> None:
-        self._self_warned: set[str] = set()
         self._self_rows = RowBuffer(self._self_write_row, self._self_store.stored_step, last_steps)
         self._self_media = MediaQueue()
 

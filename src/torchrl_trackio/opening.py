@@ -20,6 +20,7 @@ from torchrl_trackio.hub import bounded_hub
 from torchrl_trackio.names import project_name, run_name
 from torchrl_trackio.server import check_token
 from torchrl_trackio.silent import SilentRun
+from torchrl_trackio.versions import warn_of_untested_versions
 
 
 def open_run(
@@ -46,6 +47,7 @@ def open_run(
         ValueError: if a name cannot be stored, or the run to continue does not exist.
         ConnectionError: if a server has to be asked for the run to continue, and does not answer.
     """
+    warn_of_untested_versions()
     known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
     if unknown := sorted(options.keys() - known):
         raise TypeError(

@@ -157,9 +157,7 @@ class RowBuffer:
         try:
             self._thread = threading.Thread(target=self._run, name="torchrl-trackio rows", daemon=True)
             self._thread.start()
-        except (
-            RuntimeError
-        ):  # the interpreter is shutting down, or threads are used up: flush and finish write the rows
+        except RuntimeError:  # at the interpreter's end, or with no threads left: flush and finish write the rows
             self._thread = None
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Trackio's run from the inside: the only module that touches Trackio's underscore names.
+"""Trackio's run from the inside: with ``server_run.py`` the only module that touches Trackio's underscore names.
 
 They are needed where Trackio's public surface has no flush, drops a batch that it failed to write, or cannot open a run
 a second time. All exist in 0.42 and 0.43; a new release is met here.
@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 import trackio
+from trackio import fragments
 from trackio.media import TrackioMedia
 from trackio.sqlite_storage import SQLiteStorage
 from trackio.utils import TRACKIO_DIR, serialize_values
@@ -255,6 +256,7 @@ class StoredRun:
         return found
 
     def _read_last_step(self, run_id: str) -> int | None:
+        fragments.import_inbox_dir()  # rows of the JSONL mode are found only once they are imported
         last: int | None = SQLiteStorage.get_max_step_for_run(self.run.project, run_id=run_id)
         return last
 

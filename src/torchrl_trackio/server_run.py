@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import trackio
@@ -54,10 +55,11 @@ class ServerRun(StoredRun):
 
     def _has_left_behind(self) -> bool:
         """Whether an earlier process has left rows on the disk that are this server's."""
-        pending = SQLiteStorage.get_pending_logs(self.run.project) or SQLiteStorage.get_pending_uploads(
-            self.run.project
-        )
-        return bool(pending) and str(pending.get("space_id")).rstrip("/") == self.place.rstrip("/")
+        project = self.run.project
+        with suppress(Exception):  # a disk that cannot be read has nothing to send
+            pending = SQLiteStorage.get_pending_logs(project) or SQLiteStorage.get_pending_uploads(project)
+            return bool(pending) and str(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
+        return False
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
