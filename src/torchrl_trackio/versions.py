@@ -19,5 +19,5 @@ def warn_of_untested_versions() -> None:
         if not oldest <= tuple(map(int, re.findall(r"\d+", installed)[:2])) <= newest:
             span = " to ".join(".".join(map(str, bound)) for bound in (oldest, newest))
             warn(
-                f"torchrl-trackio is tested with {name} {span}, and {installed} is installed: look for a newer release"
+                f"torchrl-trackio is tested with {name} {span}, and {installed} is installed: see if there is a newer one"
             )
