@@ -18,6 +18,4 @@ def warn_of_untested_versions() -> None:
         installed = version(name)
         if not oldest <= tuple(map(int, re.findall(r"\d+", installed)[:2])) <= newest:
             span = " to ".join(".".join(map(str, bound)) for bound in (oldest, newest))
-            warn(
-                f"torchrl-trackio is tested with {name} {span}, and {installed} is installed: see if there is a newer one"
-            )
+            warn(f"torchrl-trackio is tested with {name} {span}, and {installed} is installed: is there a newer one?")
