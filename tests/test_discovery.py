@@ -540,3 +540,14 @@ def test_a_later_torchrl(reads: str, switch: str, expected: list[Any], tmp_path:
               found.__name__, hasattr(found, "__wrapped__")])
     """
     assert tell(code, a_later_torchrl(tmp_path, reads), TORCHRL_LOGGER_PLUGINS=switch) == expected
+
+
+@pytest.mark.parametrize(
+    "misplaced", [{"project": "mine"}, {"trackio_kwarg": {"project": "mine"}}], ids=["option", "typo"]
+)
+def test_options_beside_the_loggers_own_dict_are_refused(misplaced: dict[str, Any]) -> None:
+    """Torchrl ignores them, and the run would end in another project without a word."""
+    from torchrl.record.loggers import get_logger
+
+    with pytest.raises(TypeError, match=r"pass the logger's options in trackio_kwargs=\{...\}"):
+        get_logger("trackio", "", "run", **misplaced)

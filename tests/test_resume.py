@@ -49,6 +49,37 @@ def test_a_state_of_a_run_that_is_not_stored_here_is_an_error(project: str) -> N
     assert reading.config(project) == {}
 
 
+def test_a_state_saved_before_the_first_row_starts_the_run(project: str) -> None:
+    """A job that was preempted between its first checkpoint and its first row goes on with the saved id."""
+    with TrackioLogger("run", project) as logger:
+        saved = logger.state_dict()
+    with TrackioLogger("run", project, state_dict=saved) as logger:
+        logger.log_scalar("x", 0.0)
+    assert reading.series(project, "x") == [(0, 0.0)]
+    assert reading.run_ids(project) == {saved["local"]["id"]}
+
+
+def test_a_state_brings_its_project_and_name(project: str) -> None:
+    """A logger made for a state needs neither."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_scalar("x", 0.0, step=3)
+        saved = logger.state_dict()
+    with TrackioLogger("anything", state_dict=saved) as logger:
+        logger.log_scalar("x", 1.0)
+        assert (logger.exp_name, logger.experiment.project) == ("run", project)
+    assert reading.series(project, "x") == [(3, 0.0), (4, 1.0)]
+
+
+def test_the_checkpoint_around_a_state_is_refused_with_the_way_out(logger: TrackioLogger) -> None:
+    """The error says what it got, and what to pass."""
+    checkpoint = {"step": 3, "logger": logger.state_dict()}
+    message = r"^this is no state of a TrackioLogger, it has the keys \['logger', 'step'\]: pass what its state_dict"
+    with pytest.raises(ValueError, match=message):
+        logger.load_state_dict(checkpoint)
+    with pytest.raises(ValueError, match=message):
+        TrackioLogger("run", state_dict=checkpoint)
+
+
 def test_a_state_is_loaded_into_a_fresh_logger_only(project: str) -> None:
     """A logger that has logged nothing becomes the saved run; one that has refuses, with torchrl's wording."""
     with TrackioLogger("run", project) as logger:

@@ -266,3 +266,12 @@ def test_many_large_histograms_are_all_stored(logger: TrackioLogger, project: st
         (step, {"h": {"_type": "trackio.histogram", "bins": [0.0, 499999.5, 999999.0], "values": [500_000] * 2}})
         for step in range(40)
     ]
+
+
+def test_a_row_without_a_step_follows_the_largest_one(logger: TrackioLogger, project: str) -> None:
+    """However soon `experiment.log` is called, its step is the run's largest plus one, not the last one's."""
+    logger.log_scalar("x", 3.0, step=10)
+    logger.log_scalar("x", 5.0, step=5)
+    logger.experiment.log({"y": 1.0})
+    logger.flush()
+    assert series(project, "y") == [(11, 1.0)]

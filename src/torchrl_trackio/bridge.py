@@ -49,6 +49,7 @@ def _with_plugins(original: Callable[..., Any]) -> Callable[..., Any]:
             return _get_torchrls_own(original, offers, args, kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
+        _refuse_misplaced(name, call.kwargs.keys() - signature.parameters.keys())
         if has_backends and call.kwargs.get("use_ray_service"):  # torchrl's own warning would blame this module
             text = "use_ray_service is deprecated and will be removed in v0.16. Use service_backend='ray' instead."
             warnings.warn(text, FutureWarning, stacklevel=2)
@@ -56,6 +57,15 @@ def _with_plugins(original: Callable[..., Any]) -> Callable[..., Any]:
         return _build(name, call.args[2], call.kwargs, service)
 
     return get_logger
+
+
+def _refuse_misplaced(name: str, extra: Iterable[str]) -> None:
+    """Torchrl ignores what it does not know; a run in the wrong project is no way to learn of a typo."""
+    known = ("state_dict", "service_backend", "service_backend_options", "use_ray_service", "ray_actor_options")
+    if misplaced := sorted(key for key in extra if not key.endswith("_kwargs") and key not in known):
+        raise TypeError(
+            f"get_logger takes no {', '.join(misplaced)}: pass the logger's options in {name}_kwargs={{...}}"
+        )
 
 
 def _get_torchrls_own(original: Callable[..., Any], offers: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -94,7 +104,7 @@ def _build(name: str, exp_name: str, given: Mapping[str, Any], service: Mapping[
     options["exp_name"] = saved["exp_name"]
     if name == "trackio":
         options.pop("resume", None)
-        return logger_class(**{**options, "project": saved["local"]["project"], "state_dict": saved})
+        return logger_class(**{**options, "state_dict": saved})
     logger = logger_class(**options)
     logger.load_state_dict(saved)
     return logger

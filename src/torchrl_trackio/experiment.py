@@ -67,7 +67,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             RuntimeError: if the run is finished.
         """
         if step is None:
-            step = 1 + max([*self._self_rows.last_steps.values(), self._self_store.next_step - 1])
+            step = 1 + max(self._self_rows.largest_step, self._self_store.next_step - 1)
         self.add(*to_metrics(flatten_metrics(metrics)), step=to_step(step))
 
     def add(self, values: dict[str, Any], errors: Iterable[Exception] = (), step: int | None = None) -> None:
@@ -185,8 +185,8 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         """Continue the run that ``saved`` identifies.
 
         Raises:
-            RuntimeError: if this is another run, and has rows already.
-            ValueError: if the saved run is not in the store.
+            RuntimeError: if this is another run, and has rows already, or another project.
+            ValueError: if the saved run is not in the store, although it had rows.
         """
         if saved["id"] != self.id:
             if self._self_rows.used or self._self_store.resumed or saved["project"] != self.project:
@@ -195,9 +195,10 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
                     f"{saved['id']!r}. Construct the logger for the saved run before loading, e.g. "
                     "get_logger(..., state_dict=saved_state)."
                 )
-            self._self_store.become(saved["id"], run_name(saved["name"]))
+            self._self_store.become(saved["id"], run_name(saved["name"]), stored=bool(saved["last_steps"]))
             self._self_rows.last_steps.clear()
-            self.resume_config()
+            if self.resumed:
+                self.resume_config()
         self._self_rows.last_steps.update(saved["last_steps"])
 
     def resume_config(self) -> None:

@@ -42,7 +42,7 @@ class TrackioLogger(ServedLogger):
         video_fps: frames per second of videos, above 0, where :meth:`log_video` names none.
         resume: ``"never"`` starts a new run, also where one of that name exists; ``"allow"`` continues the latest run
             of that name, if there is one; ``"must"`` continues it or raises.
-        state_dict: a :meth:`state_dict` whose run is continued, whatever ``exp_name`` is; ``project`` must be its.
+        state_dict: a :meth:`state_dict` whose run is continued, whatever ``exp_name`` and ``project`` are.
         rank_zero_only: whether, of several distributed processes, only that of rank 0 logs; the others' loggers take
             everything and store nothing. The rank is the environment variable ``RANK``, which ``torchrun`` sets, or
             else that in :mod:`torch.distributed`'s process group, if there is one yet.
@@ -76,7 +76,8 @@ class TrackioLogger(ServedLogger):
     ) -> None:
         checked_fps(video_fps)
         self.video_fps = video_fps
-        saved = state_dict["local"] if state_dict else None
+        saved = None if state_dict is None else _identity(state_dict)
+        project = saved["project"] if saved else project
         silent = rank_zero_only and rank() != 0
         self._open: Any = partial(open_run, resume=resume, saved=saved, silent=silent, options=trackio_init_options)
         super().__init__(exp_name=exp_name, log_dir=project)
@@ -281,7 +282,7 @@ class TrackioLogger(ServedLogger):
             RuntimeError: if this logger has already logged to another run.
             ValueError: if the saved run is not in the store.
         """
-        self.experiment.adopt(state_dict["local"])
+        self.experiment.adopt(_identity(state_dict))
         self.exp_name = self.experiment.name
 
     def __enter__(self) -> TrackioLogger:
@@ -298,3 +299,15 @@ class TrackioLogger(ServedLogger):
 
     def _add(self, name: str, value: Any, step: int | None) -> None:
         self.experiment.add({metric_name(name): value}, step=step if step is None else _to_step(step))
+
+
+def _identity(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What identifies the run in a logger's state."""
+    local = state_dict.get("local", {})
+    if not {"project", "name", "id", "last_steps"} <= local.keys():
+        raise ValueError(
+            f"this is no state of a TrackioLogger, it has the keys {sorted(state_dict)}: pass what its state_dict() "
+            "returned, not the checkpoint around it"
+        )
+    identity: Mapping[str, Any] = local
+    return identity

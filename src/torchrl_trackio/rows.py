@@ -32,10 +32,16 @@ class RowBuffer:
             raise.
         last_step: the last step of a metric that this buffer has not seen yet, -1 for none. Must not raise.
         last_steps: the last steps of the metrics it goes on with.
+
+    Attributes:
+        last_steps: the last step of each metric.
+        largest_step: the largest step so far; -1 before the first one.
+        writing: held by whoever writes.
     """
 
     def __init__(self, write: Write, last_step: Callable[[str], int], last_steps: Mapping[str, int]) -> None:
         self.last_steps = dict(last_steps)
+        self.largest_step = -1
         self._write = write
         self._last_step = last_step
         self._lock = threading.Lock()  # guards the fields below; held for microseconds
@@ -49,7 +55,7 @@ class RowBuffer:
         self._hurry = threading.Event()  # and no time to wait for more
         self._stopped = False
         self._used = False
-        self.writing = threading.Lock()  # held by whoever writes
+        self.writing = threading.Lock()
 
     def add(self, values: dict[str, Any], step: int | None) -> None:
         """Put ``values`` into the row of ``step``; ``None`` continues the names' own count.
@@ -142,6 +148,8 @@ class RowBuffer:
             step = to_step(1 + max(last_steps[name] for name in names))  # which there may be none of
         for name in names:
             last_steps[name] = step
+        if step > self.largest_step:
+            self.largest_step = step
         self._used = True
         return step
 

@@ -143,20 +143,25 @@ class StoredRun:
             )
             return self.next_step - 1
 
-    def become(self, run_id: str, name: str) -> None:
+    def become(self, run_id: str, name: str, *, stored: bool) -> None:
         """Be the run of that id and name instead, before anything is logged.
 
+        Args:
+            run_id: the run's id.
+            name: the run's name.
+            stored: whether the run must be in the store: one that had no row when it was saved may not be.
+
         Raises:
-            ValueError: if no such run is stored.
+            ValueError: if it must be, and is not.
         """
         last = self._read_last_step(run_id)
-        if last is None:
+        if last is None and stored:
             raise ValueError(
                 f"run {name!r} ({run_id}) is not in project {self.run.project!r} of {self.place}: set "
                 "TRACKIO_DIR or server_url to where it was logged to, or start a new run"
             )
-        self.run.id, self.run.name, self.resumed = run_id, name, True
-        self.run._next_step = last + 1
+        self.run.id, self.run.name, self.resumed = run_id, name, last is not None
+        self.run._next_step = 0 if last is None else last + 1
 
     def write_out(self, until: float) -> None:
         """Empty Trackio's queue into the store on disk; wait for a write in progress until ``until`` at most."""
