@@ -244,7 +244,7 @@ LEAVES: dict[str, tuple[Any, Any]] = {
     "function": (a_function, "a_function"),
     "builtin": (len, "len"),
     "lambda": (lambda x: x, "<lambda>"),
-    "method": (Path("a").exists, "Path.exists"),
+    "method": (argparse.ArgumentParser().parse_args, "ArgumentParser.parse_args"),
     "partial": (functools.partial(a_function, 1), "partial(a_function)"),
     "partial of a partial": (functools.partial(functools.partial(len)), "partial(len)"),
     "partial class": (functools.partial(torch.nn.Linear, bias=False), "partial(Linear)"),
