@@ -12,7 +12,7 @@ import re
 import types
 from collections import OrderedDict, namedtuple
 from datetime import date
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
