@@ -129,7 +129,7 @@ def test_several_loggers_live_side_by_side(project: str) -> None:
     for step in range(200):
         for logger in loggers:
             logger.log_scalar("x", float(step), step=step)
-    assert (time.perf_counter() - start) / 600 < 3e-3  # a run that trackio has ended takes 6 ms and more
+    assert (time.perf_counter() - start) / 600 < 1e-3  # a run that trackio has ended takes 6 ms and more
     for logger in loggers:
         logger.close()
     own.finish()
