@@ -13,6 +13,13 @@ from typing import Any
 import av
 import numpy as np
 
+RECORDED = {
+    f"env/{name}"
+    for name in (
+        *("python", "platform", "torch", "cuda", "gpu", "torchrl", "tensordict", "gymnasium", "trackio"),
+        *("torchrl_trackio", "command", "git_commit", "git_dirty"),
+    )
+}
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -50,9 +57,19 @@ def series(project: str, name: str, run: str = "run") -> list[tuple[int, Any]]:
 
 
 def config(project: str, run: str = "run") -> dict[str, Any]:
-    """The stored configuration of the newest run of that name, without Trackio's own entries."""
+    """The user's part of the stored configuration of the newest run of that name."""
+    return without_records(stored_config(project, run))
+
+
+def stored_config(project: str, run: str = "run") -> dict[str, Any]:
+    """The stored configuration of the newest run of that name."""
     found = query(project, "SELECT config FROM configs WHERE run_name = ? ORDER BY id DESC LIMIT 1", run)
-    return {k: v for k, v in json.loads(found[0][0]).items() if not k.startswith("_")} if found else {}
+    return json.loads(found[0][0]) if found else {}
+
+
+def without_records(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without Trackio's own entries and the record of the environment."""
+    return {key: value for key, value in config.items() if not key.startswith("_") and key not in RECORDED}
 
 
 def run_ids(project: str) -> set[str]:

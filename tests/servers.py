@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import reading
+
 TOKEN = "a-write-token-of-the-tests"
 
 
@@ -77,6 +79,5 @@ class Server:
         return sorted(row["step"] for row in self.rows(project, run) if name in row)
 
     def config(self, project: str, run: str = "run") -> dict[str, Any]:
-        """The configuration of a run, without Trackio's own entries."""
-        config = self.ask("get_run_summary", project=project, run=run)["config"] or {}
-        return {key: value for key, value in config.items() if not key.startswith("_")}
+        """The user's part of the configuration of a run."""
+        return reading.without_records(self.ask("get_run_summary", project=project, run=run)["config"] or {})

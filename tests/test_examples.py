@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -41,12 +42,13 @@ def ppo() -> subprocess.CompletedProcess[str]:
 
 
 def test_ppo_says_where_the_run_is_and_how_to_see_it(ppo: subprocess.CompletedProcess[str]) -> None:
-    """The last lines name the run, its folder and the command; nothing but a progress bar comes in between."""
+    """The last lines name the run, its folder and the command; nothing but what shows progress comes in between."""
     assert ppo.returncode == 0, ppo.stderr
     said = f"Run 'ppo-seed-0' is in {reading.folder()}. See it with\n  trackio show --project ppo\n"
     assert ppo.stdout.endswith(said)
     assert re.search(r"6144/6144 .*reward=\d+", ppo.stderr)
-    assert {line for line in re.split(r"[\r\n]+", ppo.stderr) if "/6144 [" not in line} == {""}
+    others = {line for line in re.split(r"[\r\n]+", ppo.stderr) if "/6144 [" not in line}
+    assert others <= {"", "torchrl-trackio: storing 1 video(s) of run 'ppo-seed-0'..."}
 
 
 @pytest.mark.usefixtures("ppo")
@@ -119,3 +121,25 @@ def test_the_trainer_logs_one_row_a_batch(project: str) -> None:
     for _, metrics in rows:
         assert metrics.keys() >= {"longest_episode", "q_value", "loss", "optim_steps"}
     assert reading.config(project, "dqn-seed-0").items() >= {"frames": 600, "lr": 1e-3, "seed": 0}.items()
+
+
+def test_llm_traces_logs_conversations_beside_curves(project: str) -> None:
+    """``llm_traces.py``: a row of curves and eight conversations an iteration, each with reward, call and answer."""
+    done = run_python(EXAMPLES / "llm_traces.py", "--project", project, "--iterations", "5")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"trackio show --project {project}\n")
+    curves = reading.rows(project, "grpo-seed-0")
+    assert [step for step, _ in curves] == list(range(5))
+    columns = "step, messages, metadata"
+    traces = reading.query(project, f"SELECT {columns} FROM traces WHERE key = 'conversations' ORDER BY step")
+    assert [step for step, _, _ in traces] == [step for step in range(5) for _ in range(8)]
+    for step, metrics in curves:
+        rewards = [json.loads(metadata)["return"] for at, _, metadata in traces if at == step]
+        assert metrics["train/reward"] == pytest.approx(sum(rewards) / 8)
+    for _, messages, metadata in traces:
+        system, question, call, result, answer = json.loads(messages)
+        roles = [message["role"] for message in (system, question, call, result, answer)]
+        assert roles == ["system", "user", "assistant", "tool", "assistant"]
+        assert result["tool_call_id"] == call["tool_calls"][0]["id"]
+        assert json.loads(metadata)["reward"][0] == 0
+    assert curves[-1][1]["train/reward"] > curves[0][1]["train/reward"]

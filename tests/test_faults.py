@@ -111,6 +111,20 @@ def test_two_loggers_and_one_of_a_thread_end_with_the_interpreter(child: Child) 
     assert sorted(name for _, metrics in child.rows() for name in metrics) == ["a", "b", "c"]
 
 
+def test_matplotlib_that_another_thread_is_importing(child: Child) -> None:
+    """Trackio drops whatever is logged meanwhile; here it is stored."""
+    done = child.run(
+        """
+        import types
+        for name in ("matplotlib.figure", "matplotlib.animation", "plotly.basedatatypes"):
+            sys.modules[name] = types.ModuleType(name)  # as it is at the beginning of the import
+        logger.log_metrics({"x": 1.0, "text": "t", "histogram": [1.0, 2.0]}, step=0)
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [sorted(metrics) for _, metrics in child.rows()] == [["histogram", "text", "x"]]
+
+
 def test_a_thread_that_goes_on_logging_does_not_hold_up_the_exit(child: Child) -> None:
     """At exit further values are refused, so that the queue empties."""
     done = child.run(

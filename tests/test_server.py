@@ -61,7 +61,8 @@ def test_everything_arrives(server: Server, logger: TrackioLogger, project: str)
     assert file.read()[4:8] == b"ftyp"
     assert server.config(project).items() >= {"optim/lr": 1e-3, "late": 2}.items()
     assert "gamma" in server.config(project)
-    assert [alert["title"] for alert in server.ask("get_alerts", project=project)] == ["title"]
+    titles = {alert["title"] for alert in server.ask("get_alerts", project=project)}
+    assert titles == {"title", "nan is NaN at step 0"}
 
 
 @pytest.mark.filterwarnings(AWAY)
@@ -83,12 +84,13 @@ def test_what_is_logged_while_the_server_is_away_arrives_when_it_is_back(
     assert time.monotonic() - start < 15
     server.start()
     wait_until(lambda: len(server.steps(project)) >= 21)
-    wait_until(lambda: server.ask("get_alerts", project=project) != [])
+    wait_until(lambda: len(server.ask("get_alerts", project=project)) == 2)
     logger.close()
     assert server.steps(project) == list(range(21))
     assert server.steps(project, "v") == [20]
     assert server.config(project)["lr"] == 1.0
-    assert len(server.ask("get_alerts", project=project)) == 1
+    titles = sorted(alert["title"] for alert in server.ask("get_alerts", project=project))
+    assert titles == ["nan and 1 more are not finite at step 1", "title"]
     (video,) = [row["v"] for row in server.rows(project) if "v" in row]
     assert (server.folder / "media" / video["file_path"]).stat().st_size > 0
 
@@ -208,6 +210,19 @@ def test_the_token_shows_nowhere(server: Server, logger: TrackioLogger, project:
     shown = [repr(logger), repr(logger.experiment), str(logger.state_dict()), str(logger.experiment.config)]
     shown.append(str(server.ask("get_run_summary", project=project, run="run")))
     assert TOKEN not in " ".join(shown)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://me:secret@127.0.0.1:1/?write_token=secret", "http://127.0.0.1:1/?write_token=sec%0Aret&password=secret"],
+    ids=["login", "line-break"],
+)
+def test_what_does_not_answer_is_named_without_secrets(project: str, url: str) -> None:
+    """Neither a login nor a token, also one that cannot be sent, is in what is said of the server."""
+    with pytest.warns(TrackioWarning, match="the Trackio server at http://127.0.0.1:1/ does not answer") as caught:
+        logger = TrackioLogger("run", project, server_url=url)
+    logger.experiment.abandon()
+    assert "sec" not in " ".join(str(warning.message) for warning in caught)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:1/?write_token=secret", "ftp://x/?write_token=secret"])

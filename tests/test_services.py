@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import multiprocessing
 import pickle
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torchrl.record.loggers import get_logger
 
 import reading
@@ -63,6 +65,22 @@ def log_everything(client: TrackioLogger, number: int) -> None:
     client.log_str(f"text{number}", "**bold**", step=first)
     client.log_video(f"video{number}", torch.zeros(5 + number, 3, 16, 16, dtype=torch.uint8), step=first, fps=5)
     client.log_video(f"gif{number}", np.zeros((5 + number, 3, 16, 16), np.uint8), step=first, format="gif")
+    log_every_object(client, number)
+
+
+def log_every_object(client: TrackioLogger, number: int) -> None:
+    """Call those that log more than numbers."""
+    first = 100 * number
+    client.log_image(f"image{number}", torch.full((3, 4, 4), number, dtype=torch.uint8), step=first)
+    client.log_figure(f"figure{number}", Figure(), step=first)
+    client.log_table(f"table{number}", {"a": torch.tensor([number, 1])}, step=first)
+    client.log_audio(f"audio{number}", torch.zeros(80), step=first, sample_rate=8000)
+    client.log_trace(f"trace{number}", [{"role": "user", "content": f"from {number}"}], step=first)
+    client.log_alert(f"alert{number}", step=first)
+    logged = client.log_artifact({"number": torch.tensor(number)}, f"artifact{number}")
+    assert (logged.version, logged.aliases) == ("v0", ("latest",))
+    checkpoint = client.log_checkpoint(torch.nn.Linear(1, 1), first, metric=number, name=f"checkpoint{number}")
+    assert sorted(checkpoint.aliases) == ["best", "latest"]
 
 
 def log_from_four_places(service: TrackioLogger, backend: str) -> None:
@@ -89,7 +107,8 @@ def log_from_four_places(service: TrackioLogger, backend: str) -> None:
 
 def test_what_four_clients_log_is_in_one_run_once_flushed(service: TrackioLogger, backend: str) -> None:
     """Every public ``log_*`` works from other threads and processes, and flush() is a barrier, videos included."""
-    assert {name for name in dir(TrackioLogger) if name.startswith("log_")} <= set(log_everything.__code__.co_names)
+    called = {name for function in (log_everything, log_every_object) for name in function.__code__.co_names}
+    assert {name for name in dir(TrackioLogger) if name.startswith("log_")} <= called
     log_from_four_places(service, backend)
     service.flush()
     project = f"services-{backend}"
@@ -107,6 +126,14 @@ def test_what_four_clients_log_is_in_one_run_once_flushed(service: TrackioLogger
         assert (step, len(reading.frames(video)), reading.seconds(video)) == (first, 5 + i, (5 + i) / 5)
         ((step, gif),) = reading.media(project, f"gif{i}")
         assert (step, gif.suffix) == (first, ".gif")
+        ((step, table),) = reading.series(project, f"table{i}")
+        assert (step, table["_value"]) == (first, [{"a": i}, {"a": 1}])
+        kinds = [reading.media(project, f"{kind}{i}")[0] for kind in ("image", "figure", "audio")]
+        assert [(step, path.suffix) for step, path in kinds] == [(first, s) for s in (".png", ".html", ".wav")]
+        (messages,) = reading.query(project, "SELECT messages FROM traces WHERE key = ?", f"trace{i}")
+        assert json.loads(messages[0]) == [{"role": "user", "content": f"from {i}"}]
+    alerts = reading.query(project, "SELECT title, level, step FROM alerts ORDER BY step")
+    assert alerts == [(f"alert{i}", "warn", 100 * i) for i in range(4)]
     assert reading.config(project).items() >= {f"clients/{i}": i for i in range(4)}.items()
     assert len(reading.run_ids(project)) == 1
 

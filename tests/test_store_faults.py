@@ -258,7 +258,7 @@ def test_at_most_four_videos_wait(tmp_path: Path) -> None:
             start = time.monotonic()
             logger.log_video("v", video, step=i)
             times.append(time.monotonic() - start)
-            assert len(logger.experiment._self_media._jobs) <= 5
+            assert len(logger.experiment._self_writer.media._jobs) <= 5
         logger.close()
         print("TIMES", max(times[:4]), sum(times[5:]))
         """

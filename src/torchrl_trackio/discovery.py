@@ -81,15 +81,19 @@ def load_logger(name: str) -> type[Logger]:
 
 
 def offered_loggers() -> dict[str, list[LoggerPlugin]]:
-    """What is offered, by name; the offer to take comes first."""
+    """What is offered and not switched off, by name; the offer to take comes first."""
     switch = os.environ.get(SWITCH)
     allowed = None if switch is None else {name.strip() for name in switch.split(",")}
+    return {name: found for name, found in installed_loggers().items() if allowed is None or name in allowed}
+
+
+def installed_loggers() -> dict[str, list[LoggerPlugin]]:
+    """The same, switched off or not."""
     offers: dict[str, list[LoggerPlugin]] = {}
     for entry in entry_points(group=GROUP):
-        if allowed is None or entry.name in allowed:
-            # Both are None in what a half-finished uninstall leaves behind.
-            distribution, version = (getattr(entry.dist, key, None) or "?" for key in ("name", "version"))
-            offers.setdefault(entry.name, []).append(LoggerPlugin(entry.name, entry.value, distribution, version))
+        # Both are None in what a half-finished uninstall leaves behind.
+        distribution, version = (getattr(entry.dist, key, None) or "?" for key in ("name", "version"))
+        offers.setdefault(entry.name, []).append(LoggerPlugin(entry.name, entry.value, distribution, version))
     for found in offers.values():
         found.sort(key=lambda plugin: (re.sub(r"[-_.]+", "-", plugin.distribution).lower(), plugin))
     return dict(sorted(offers.items()))

@@ -1,30 +1,28 @@
-"""The experiment handle: a Trackio run with a row buffer and a media queue before it."""
+"""The experiment handle: a Trackio run that may be shared, forked, pickled, resumed and ended twice."""
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import trackio
 import wrapt
 
 from torchrl_trackio import lifecycle
-from torchrl_trackio.errors import cause_of, warn_in_background
+from torchrl_trackio.alerts import alert_of
+from torchrl_trackio.artifacts import artifact_of, improves
+from torchrl_trackio.configuration import Configuration
 from torchrl_trackio.histograms import PendingHistogram
-from torchrl_trackio.hparams import merge_config, to_config
-from torchrl_trackio.media import MediaQueue
 from torchrl_trackio.names import run_name
-from torchrl_trackio.rows import FINISHED, RowBuffer
+from torchrl_trackio.progress import Progress
 from torchrl_trackio.run import reopen
-from torchrl_trackio.server_run import stored_run
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
+from torchrl_trackio.writer import RunWriter
 
-_LOGGING = {"alert", "log_artifact", "log_system"}  # what is Trackio's own
+_LOGGING = {"log_artifact", "log_system"}  # what is Trackio's own
 _PLAIN = {float, int, type(None), PendingHistogram}
 _FORK_SECONDS = 1.0  # the longest that a fork waits for each lock of a write in progress
 
@@ -40,18 +38,34 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     * :meth:`flush` waits until everything is stored; :meth:`finish` may be called twice;
     * :attr:`config` may be changed at any time;
     * the run can be pickled, deep-copied and used after a fork: all go on writing to the same run.
+
+    It is the ``experiment`` of a :class:`TrackioLogger`, which makes it.
     """
 
-    def __init__(self, run: trackio.Run, config: dict[str, Any], *, reopened: bool = False) -> None:
+    def __init__(
+        self,
+        run: trackio.Run,
+        config: dict[str, Any],
+        *,
+        log_env: bool = False,
+        alert_on_nonfinite: bool = False,
+        quiet: bool = False,
+        reopened: bool = False,
+    ) -> None:
         super().__init__(run)
-        self._self_config = config
-        self._self_config_changed = True
         self._self_finished = False
         self._self_left_behind = False
-        self._self_warned: set[str] = set()
-        self._self_new_locks()
-        self._self_store = stored_run(run, self._self_warn, reopened=reopened)
-        self._self_fill({} if self.resumed else _counts.get(self._self_place(), {}))
+        self._self_finishing = threading.RLock()
+        self._self_writer = RunWriter(
+            run,
+            Configuration(config, record=log_env and not reopened),
+            alert_on_nonfinite=alert_on_nonfinite,
+            quiet=quiet,
+            reopened=reopened,
+        )
+        self._self_progress = Progress(run.name, lambda: self._self_writer.left())
+        if not self.resumed:
+            self._self_last_steps.update(_counts.get(self._self_place(), {}))
         lifecycle.add(self)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -67,7 +81,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             RuntimeError: if the run is finished.
         """
         if step is None:
-            step = 1 + max(self._self_rows.largest_step, self._self_store.next_step - 1)
+            step = 1 + self._self_largest_step()
         self.add(*to_metrics(flatten_metrics(metrics)), step=to_step(step))
 
     def add(self, values: dict[str, Any], errors: Iterable[Exception] = (), step: int | None = None) -> None:
@@ -79,13 +93,13 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             step: an ``int``, or ``None`` to continue the names' own count.
         """
         self._self_catch_up()
-        errors = list(errors)
+        errors, writer = list(errors), self._self_writer
         objects = [name for name, value in values.items() if type(value) not in _PLAIN]
         if objects:
-            step = self._self_rows.count(values, step)
-            self._self_store_objects(objects, values, errors, step)
+            step = writer.rows.count(values, step)
+            errors += writer.store_objects(objects, values, step)
         if values:
-            self._self_rows.add(values, step)
+            writer.rows.add(values, step)
         if errors:
             raise type(errors[0])("; ".join(map(str, errors)))
 
@@ -93,18 +107,82 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         """:meth:`add` for the one value that is logged most often, without the questions that it need not be asked."""
         if self._self_left_behind:
             self._self_catch_up()
-        self._self_rows.add({name: number}, step)
+        self._self_writer.rows.add({name: number}, step)
 
     def add_video(self, name: str, video: Video, step: int | None) -> None:
         """Encode a video in the background and store it in a row of its own; ``step`` as for :meth:`add`."""
         self._self_catch_up()
-        step = self._self_rows.count([name], step)
-        self._self_media.put(lambda: self._self_store_video(name, video, step))
+        self._self_writer.add_video(name, video, step)
+
+    def add_artifact(
+        self,
+        source: Any,
+        name: str | None,
+        type: str,  # noqa: A002
+        aliases: list[str],
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> trackio.Artifact:
+        """Store a file, folder or object; of a ``checkpoint``, as ``best`` if its metric is better than that one's.
+
+        Args:
+            source: as :func:`artifact_of` takes it.
+            name: the artifact's; ``None`` for the file's, or one of the run's own.
+            type: its category.
+            aliases: beside ``latest``.
+            checkpoint: from :func:`checkpoint_metadata`.
+
+        Raises:
+            TypeError: if the source is of another type.
+            ValueError: if a name or alias is none that Trackio takes, or there is no such file.
+            RuntimeError: if the run is finished.
+        """
+        self._self_use()
+        store = self._self_writer.store.artifacts
+        with artifact_of(source, name, type, (self.name, self.id), checkpoint) as artifact:
+
+            def all_aliases() -> list[str]:
+                is_best = checkpoint is not None and improves(checkpoint, store.metadata(artifact.name, "best"))
+                return [*aliases, "best"] if is_best else aliases
+
+            try:
+                return store.log(artifact, all_aliases)
+            except (TypeError, ValueError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the store raises, training goes on
+                self._self_writer.warn_of(error, artifact.name, self._self_largest_step())
+            return artifact
+
+    def alert(
+        self,
+        title: str,
+        text: str | None = None,
+        level: trackio.AlertLevel | str = "warn",
+        step: int | None = None,
+        webhook_url: str | None = None,
+    ) -> None:
+        """Raise an alert, which the dashboard shows and the terminal prints.
+
+        Args:
+            title: its title.
+            text: further text.
+            level: ``"info"``, ``"warn"`` or ``"error"``.
+            step: any integer-like number; ``None`` for the run's largest so far.
+            webhook_url: where to send it, instead of the run's own.
+
+        Raises:
+            TypeError: if the title, text or step is of another type.
+            ValueError: if the level is none of these, the title empty, or a text no valid Unicode.
+            RuntimeError: if the run is finished.
+        """
+        alert = alert_of(title, text, level)
+        step = max(self._self_largest_step(), 0) if step is None else to_step(step)
+        self._self_use()
+        self._self_writer.alert(*alert, step, webhook_url)
 
     @property
     def config(self) -> dict[str, Any]:
         """The run's hyperparameters, nested as given. A change is stored by the next flush at the latest."""
-        return self._self_config
+        return self._self_writer.config.values
 
     def update_config(self, cfg: Any) -> None:
         """Add hyperparameters to those of the run, level by level; the later value wins.
@@ -114,12 +192,8 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             RuntimeError: if the run is finished.
         """
         self._self_catch_up()
-        new = to_config(cfg)
-        if self._self_finished:
-            raise RuntimeError(FINISHED)
-        with self._self_configuring:
-            merge_config(self._self_config, new)
-            self._self_config_changed = True
+        self._self_writer.rows.check()
+        self._self_writer.config.update(cfg)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything logged so far is stored, videos included.
@@ -133,12 +207,9 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         if self._self_left_behind or self._self_finished:
             return
         until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
-        done = self._self_rows.drain(timeout=max(until - time.monotonic(), 0))
-        done = self._self_media.flush(until) and done
-        self._self_write_config(until)
-        self._self_store.write_out(until)
-        if not done:
-            self._self_warn("flush", f"flush() of run {self.name!r} took over {timeout} s: the rest is stored later")
+        if not self._self_writer.flush(until):
+            late = f"flush() of run {self.name!r} took over {timeout} s: the rest is stored later"
+            self._self_writer.warn("flush", late)
 
     def finish(self, timeout: float = 30.0) -> None:
         """Store everything and end the run. Further calls do nothing; further values are refused.
@@ -152,14 +223,19 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         with self._self_finishing:
             if self._self_finished:
                 return
-            self._self_media.stop()
-            self._self_rows.stop()
-            until = time.monotonic() + timeout
-            self._self_write_config(until)
-            self._self_store.end(until)
+            self.show_progress()
+            try:
+                self._self_writer.end(timeout)
+            finally:
+                self._self_progress.stop()
             self._self_finished = True
-            _counts[self._self_place()] = self._self_rows.last_steps
+            _counts[self._self_place()] = self._self_last_steps
             lifecycle.live.discard(self)
+
+    def show_progress(self) -> None:
+        """Show what is left to store until the run is finished, unless it is a quiet one."""
+        if not self._self_writer.options["quiet"]:
+            self._self_progress.start()
 
     @property
     def finished(self) -> bool:
@@ -169,17 +245,16 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     @property
     def resumed(self) -> bool:
         """Whether the run was in the store before."""
-        return self._self_store.resumed
+        return self._self_writer.store.resumed
 
     @property
     def place(self) -> str:
         """Where the run is stored: a folder or a URL."""
-        return self._self_store.place
+        return self._self_writer.store.place
 
     def identity(self) -> dict[str, Any]:
         """What :meth:`adopt` needs to continue this run: project, name, id and the metrics' last steps."""
-        counts = dict(self._self_rows.last_steps)
-        return {"project": self.project, "name": self.name, "id": self.id, "last_steps": counts}
+        return {"project": self.project, "name": self.name, "id": self.id, "last_steps": dict(self._self_last_steps)}
 
     def adopt(self, saved: Mapping[str, Any]) -> None:
         """Continue the run that ``saved`` identifies.
@@ -189,122 +264,61 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             ValueError: if the saved run is not in the store, although it had rows.
         """
         if saved["id"] != self.id:
-            if self._self_rows.used or self._self_store.resumed or saved["project"] != self.project:
+            if self._self_writer.rows.used or self.resumed or saved["project"] != self.project:
                 raise RuntimeError(
                     f"This TrackioLogger logs to run {self.id!r} but the checkpoint was written by run "
                     f"{saved['id']!r}. Construct the logger for the saved run before loading, e.g. "
                     "get_logger(..., state_dict=saved_state)."
                 )
-            self._self_store.become(saved["id"], run_name(saved["name"]), stored=bool(saved["last_steps"]))
-            self._self_rows.last_steps.clear()
+            name = run_name(saved["name"])
+            self._self_writer.store.become(saved["id"], name, stored=bool(saved["last_steps"]))
+            self._self_last_steps.clear()
             if self.resumed:
                 self.resume_config()
-        self._self_rows.last_steps.update(saved["last_steps"])
+        self._self_last_steps.update(saved["last_steps"])
 
     def resume_config(self) -> None:
-        """Merge this run's configuration into what is stored of it: Trackio would put it in its place."""
-        stored = self._self_store.stored_config()
-        with self._self_configuring:
-            new = dict(self._self_config)
-            self._self_config.clear()
-            self._self_config.update(stored)
-            merge_config(self._self_config, new)
-            self._self_config_changed = True
+        """Merge this run's configuration into what is stored of it."""
+        self._self_writer.config.resume(self._self_writer.store)
 
     def abandon(self) -> None:
         """End a run that nothing has been logged to, and store nothing of it."""
         self._self_finished = True
         lifecycle.live.discard(self)
-        self._self_store.abandon()
+        self._self_writer.store.abandon()
 
     def hold(self) -> list[Callable[[], None]]:
         """Keep background threads out while the process forks; returns what lets them in again."""
-        return [*self._self_rows.hold(_FORK_SECONDS), *self._self_store.hold(_FORK_SECONDS)]
+        return self._self_writer.hold(_FORK_SECONDS)
 
     def leave_behind(self) -> None:
         """In a forked child: what the parent holds is the parent's, and its threads are not here."""
         self._self_left_behind = True
-        self._self_new_locks()
+        self._self_finishing = threading.RLock()
+        self._self_writer.config.new_lock()
+
+    @property
+    def _self_last_steps(self) -> dict[str, int]:
+        return self._self_writer.rows.last_steps
+
+    def _self_largest_step(self) -> int:
+        return max(self._self_writer.rows.largest_step, self._self_writer.store.next_step - 1)
+
+    def _self_use(self) -> None:
+        """Have the run listed though it may have no row, and refuse what comes after its end."""
+        self._self_catch_up()
+        self._self_writer.rows.use()
 
     def _self_catch_up(self) -> None:
         """Open the run anew where a fork has left its threads and locks behind."""
         if self._self_left_behind:
             with self._self_finishing:
                 if self._self_left_behind:
-                    self.__wrapped__ = reopen(self._self_store.spec(), self._self_store.run.config)
-                    self._self_store = stored_run(self.__wrapped__, self._self_warn, reopened=True)
-                    self._self_fill(self._self_rows.last_steps)
+                    store = self._self_writer.store
+                    self.__wrapped__ = reopen(store.spec(), store.run.config)
+                    self._self_writer = self._self_writer.reopened(self.__wrapped__)
                     self._self_left_behind = False
                     lifecycle.add(self)
-
-    def _self_new_locks(self) -> None:
-        self._self_finishing = threading.RLock()
-        self._self_configuring = threading.Lock()
-
-    def _self_fill(self, last_steps: Mapping[str, int]) -> None:
-        self._self_rows = RowBuffer(self._self_write_row, self._self_store.stored_step, last_steps)
-        self._self_media = MediaQueue()
-
-    def _self_store_objects(
-        self, names: Iterable[str], values: dict[str, Any], errors: list[Exception], step: int
-    ) -> None:
-        """Replace Trackio's objects by what is stored of them: the caller may change them or delete their files."""
-        for name in names:
-            value = values.pop(name)
-            try:
-                values[name] = self._self_store.stored_form(value, step)
-            except OSError as error:
-                self._self_warn_of(error, name, step)
-            except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
-                errors.append(TypeError(f"{name!r}: {type(value).__name__} cannot be stored: {error}"))
-
-    def _self_write_row(self, step: int, values: Mapping[str, Any]) -> None:
-        try:
-            if self._self_config_changed or self._self_store.needs_config():
-                self._self_prepare_config()
-            self._self_store.write(step, values)
-        except Exception as error:  # noqa: BLE001 - one row must not keep the next ones from being written
-            self._self_warn_of(error, ", ".join(values), step)
-
-    def _self_write_config(self, until: float) -> None:
-        if not self._self_config and not self._self_rows.used:
-            return
-        if self._self_rows.writing.acquire(timeout=max(until - time.monotonic(), 0)):
-            try:
-                self._self_prepare_config()
-                self._self_store.write_config()
-            finally:
-                self._self_rows.writing.release()
-
-    def _self_prepare_config(self) -> None:
-        with self._self_configuring:
-            self._self_config_changed = False
-            try:
-                self._self_store.set_config(self._self_config)
-            except RuntimeError:  # the user's own thread is changing `config` just now: with the next row, then
-                self._self_config_changed = True
-
-    def _self_store_video(self, name: str, video: Video, step: int) -> None:
-        try:
-            with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as folder:
-                path = Path(folder) / f"video.{video.format}"
-                video.encode(path)
-                # The dashboard plays no gif in its <video>, but animates an image.
-                media = trackio.Image(path) if video.format == "gif" else trackio.Video(path)
-                form = self._self_store.stored_form(media, step)
-            with self._self_rows.writing:
-                self._self_write_row(step, {name: form})
-        except Exception as error:  # noqa: BLE001 - whatever the encoder or the disk raises, training goes on
-            self._self_warn_of(error, name, step)
-
-    def _self_warn_of(self, error: Exception, name: str, step: int) -> None:
-        text = f"{name!r} at step {step} could not be stored: {type(error).__name__}: {error}"
-        self._self_warn(cause_of(error), text)
-
-    def _self_warn(self, cause: str, message: str) -> None:
-        if cause not in self._self_warned:
-            self._self_warned.add(cause)
-            warn_in_background(message)
 
     def _self_place(self) -> tuple[str, str, str]:
         return (self.place, self.project, self.name)
@@ -315,8 +329,9 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         return super().__getattr__(name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        stored, counts = self._self_store.run.config, self._self_rows.last_steps
-        return _unpickle, (self._self_store.spec(), stored, self._self_config, counts)
+        writer = self._self_writer
+        spec, stored = writer.store.spec(), writer.store.run.config
+        return _unpickle, (spec, stored, self.config, self._self_last_steps, writer.options)
 
     def __copy__(self) -> TrackioRun:
         return self
@@ -337,11 +352,15 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
 
 def _unpickle(
-    spec: Mapping[str, Any], stored: dict[str, Any], config: dict[str, Any], last_steps: Mapping[str, int]
+    spec: Mapping[str, Any],
+    stored: dict[str, Any],
+    config: dict[str, Any],
+    last_steps: Mapping[str, int],
+    options: Mapping[str, bool],
 ) -> TrackioRun:
     for live in lifecycle.live:
         if live.id == spec["run_id"]:
             return live
-    run = TrackioRun(reopen(spec, stored), config, reopened=True)
-    run._self_rows.last_steps.update(last_steps)
+    run = TrackioRun(reopen(spec, stored), config, reopened=True, **options)
+    run._self_last_steps.update(last_steps)
     return run

@@ -76,6 +76,11 @@ def nest_config(flat: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def to_json(value: Any) -> Any:
+    """What the JSON of every one of Trackio's stores can hold of any value, as :func:`to_config` converts it."""
+    return _json(_plain(value, ()))
+
+
 def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     """Plain Python for one hyperparameter; ``inside`` are the containers it lies in."""
     if isinstance(value, enum.Enum):

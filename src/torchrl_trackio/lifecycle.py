@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - registers at the interpreter's end what must come after ours
 import multiprocessing.util
 import os
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torchrl_trackio.errors import warn_in_background
@@ -40,6 +43,11 @@ def finish_all() -> None:
             warn_in_background(f"{run!r} could not be finished: {type(error).__name__}: {error}")
 
 
+def _show_progress() -> None:
+    for run in list(live):
+        run.show_progress()
+
+
 def _before_fork() -> None:
     for run in list(live):
         _releases.extend(run.hold())
@@ -59,4 +67,7 @@ def _after_fork_in_child() -> None:
 
 
 atexit.register(finish_all)
+with suppress(AttributeError, RuntimeError):
+    # The interpreter waits for the videos' executor before atexit, and what shows that has to begin before it does.
+    threading._register_atexit(_show_progress)  # type: ignore[attr-defined]
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -16,6 +16,7 @@ from torchrl_trackio.arrays import describe, to_python
 from torchrl_trackio.experiment import TrackioRun
 from torchrl_trackio.histograms import Bins, PendingHistogram
 from torchrl_trackio.names import check_text, metric_name
+from torchrl_trackio.objects import ObjectLogger
 from torchrl_trackio.opening import open_run
 from torchrl_trackio.services import ServedLogger
 from torchrl_trackio.silent import SilentRun, rank
@@ -24,7 +25,7 @@ from torchrl_trackio.values import to_step as _to_step
 from torchrl_trackio.video import Video, checked_fps
 
 
-class TrackioLogger(ServedLogger):
+class TrackioLogger(ObjectLogger, ServedLogger):
     """Logs to Trackio: what is accepted is stored, and logging costs the training loop next to nothing.
 
     Everything logged for one step shares one row of Trackio. Values are converted in the caller's thread, so that a
@@ -46,6 +47,10 @@ class TrackioLogger(ServedLogger):
         rank_zero_only: whether, of several distributed processes, only that of rank 0 logs; the others' loggers take
             everything and store nothing. The rank is the environment variable ``RANK``, which ``torchrun`` sets, or
             else that in :mod:`torch.distributed`'s process group, if there is one yet.
+        log_env: whether Python, platform, torch, CUDA and GPUs, versions, command line and git commit are stored in
+            the configuration, under ``env/…``. No environment variables, nor what looks like a secret.
+        alert_on_nonfinite: whether the first NaN or infinity of a metric raises an alert that names metric and step.
+        quiet: whether nothing is printed: neither Trackio's lines nor the progress of :meth:`close`. Warnings are.
         **trackio_init_options: any other option of :func:`trackio.init`: ``config``, ``group``, ``server_url``,
             ``space_id``, ``auto_log_gpu``...
 
@@ -72,6 +77,9 @@ class TrackioLogger(ServedLogger):
         resume: str = "never",
         state_dict: Mapping[str, Any] | None = None,
         rank_zero_only: bool = False,
+        log_env: bool = True,
+        alert_on_nonfinite: bool = True,
+        quiet: bool = False,
         **trackio_init_options: Any,
     ) -> None:
         checked_fps(video_fps)
@@ -79,7 +87,16 @@ class TrackioLogger(ServedLogger):
         saved = None if state_dict is None else _identity(state_dict)
         project = saved["project"] if saved else project
         silent = rank_zero_only and rank() != 0
-        self._open: Any = partial(open_run, resume=resume, saved=saved, silent=silent, options=trackio_init_options)
+        self._open: Any = partial(
+            open_run,
+            resume=resume,
+            saved=saved,
+            silent=silent,
+            log_env=log_env,
+            alert_on_nonfinite=alert_on_nonfinite,
+            quiet=quiet,
+            options=trackio_init_options,
+        )
         super().__init__(exp_name=exp_name, log_dir=project)
 
     def _create_experiment(self) -> TrackioRun | SilentRun:

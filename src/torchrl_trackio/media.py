@@ -37,6 +37,11 @@ class MediaQueue:
         self._jobs.add(future)
         future.add_done_callback(self._done)
 
+    @property
+    def waiting(self) -> int:
+        """How many jobs are not done yet."""
+        return len(self._jobs)
+
     def flush(self, until: float) -> bool:
         """Wait until every job put so far is done, or ``time.monotonic()`` is at ``until``; tell whether they are."""
         return not wait(set(self._jobs), max(until - time.monotonic(), 0)).not_done

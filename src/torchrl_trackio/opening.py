@@ -18,7 +18,8 @@ from torchrl_trackio.experiment import TrackioRun
 from torchrl_trackio.hparams import flatten_config, to_config
 from torchrl_trackio.hub import bounded_hub
 from torchrl_trackio.names import project_name, run_name
-from torchrl_trackio.server import check_token
+from torchrl_trackio.quiet import hushed
+from torchrl_trackio.server import check_token, without_secrets
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.versions import warn_of_untested_versions
 
@@ -30,6 +31,9 @@ def open_run(
     resume: str,
     saved: Mapping[str, Any] | None = None,
     silent: bool = False,
+    log_env: bool = True,
+    alert_on_nonfinite: bool = True,
+    quiet: bool = False,
     options: Mapping[str, Any],
 ) -> TrackioRun | SilentRun:
     """Start or continue a run.
@@ -40,6 +44,9 @@ def open_run(
         resume: ``"never"``, ``"allow"`` or ``"must"``, as :func:`trackio.init` takes it.
         saved: the run to continue, from :meth:`TrackioRun.identity`.
         silent: whether another process opens the run, and this one only says what is wrong with its arguments.
+        log_env: whether the record of the environment is stored with the configuration.
+        alert_on_nonfinite: whether the first NaN or infinity of a metric is an alert.
+        quiet: whether nothing is printed.
         options: further options of :func:`trackio.init`.
 
     Raises:
@@ -60,7 +67,9 @@ def open_run(
     if resume != "never":
         _flush_live(project, name)
     init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
-    experiment = TrackioRun(_start(init), config)
+    with hushed(quiet):
+        run = _start(init)
+    experiment = TrackioRun(run, config, log_env=log_env, alert_on_nonfinite=alert_on_nonfinite, quiet=quiet)
     try:
         if saved:
             experiment.adopt(saved)
@@ -118,12 +127,13 @@ def _server(server_url: str) -> tuple[str, str | None]:
 
 def _start_without_server(options: Mapping[str, Any], url: str, token: str) -> trackio.Run:
     """A run that is kept on disk until the server is there: ``trackio.init`` would wait 15 s for it."""
+    place = without_secrets(url)
     if options["resume"] == "must":
         raise ConnectionError(
-            f"resume='must' has to ask the Trackio server at {url} for the run, and it does not answer"
+            f"resume='must' has to ask the Trackio server at {place} for the run, and it does not answer"
         )
     new = ", as a new run, since nobody knows whether there is one to continue" if options["resume"] == "allow" else ""
-    warn(f"the Trackio server at {url} does not answer: what is logged is kept and sent once it does{new}")
+    warn(f"the Trackio server at {place} does not answer: what is logged is kept and sent once it does{new}")
     taken = ("group", "config", "auto_log_gpu", "auto_log_cpu", "gpu_log_interval", "cpu_log_interval")
     given = {key: options[key] for key in (*taken, "webhook_url", "webhook_min_level") if options.get(key) is not None}
     return trackio.Run(

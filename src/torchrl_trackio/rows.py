@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torchrl_trackio.histograms import PendingHistogram
@@ -31,16 +31,15 @@ class RowBuffer:
         write: takes the step and values of a closed row, in the order of logging, with :attr:`writing` held. Must not
             raise.
         last_step: the last step of a metric that this buffer has not seen yet, -1 for none. Must not raise.
-        last_steps: the last steps of the metrics it goes on with.
 
     Attributes:
-        last_steps: the last step of each metric.
+        last_steps: the last step of each metric; put those in that the buffer goes on with.
         largest_step: the largest step so far; -1 before the first one.
         writing: held by whoever writes.
     """
 
-    def __init__(self, write: Write, last_step: Callable[[str], int], last_steps: Mapping[str, int]) -> None:
-        self.last_steps = dict(last_steps)
+    def __init__(self, write: Write, last_step: Callable[[str], int]) -> None:
+        self.last_steps: dict[str, int] = {}
         self.largest_step = -1
         self._write = write
         self._last_step = last_step
@@ -92,6 +91,25 @@ class RowBuffer:
         with self._lock:
             return self._counted(names, step)
 
+    def use(self) -> None:
+        """Count as used by what is stored past this buffer and at no step.
+
+        Raises:
+            RuntimeError: after :meth:`stop`.
+        """
+        self.check()
+        self._used = True
+
+    def check(self) -> None:
+        """Raise a ``RuntimeError`` after :meth:`stop`."""
+        if self._stopped:
+            raise RuntimeError(FINISHED)
+
+    @property
+    def waiting(self) -> int:
+        """How many closed rows are not written yet."""
+        return len(self._closed)
+
     @property
     def used(self) -> bool:
         """Whether anything has been logged."""
@@ -141,8 +159,7 @@ class RowBuffer:
                 self.last_steps.setdefault(name, self._last_step(name))
 
     def _counted(self, names: Iterable[str], step: int | None) -> int:
-        if self._stopped:
-            raise RuntimeError(FINISHED)
+        self.check()
         last_steps = self.last_steps
         if step is None:
             step = to_step(1 + max(last_steps[name] for name in names))  # which there may be none of

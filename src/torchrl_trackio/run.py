@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from trackio.media import TrackioMedia
 from trackio.sqlite_storage import SQLiteStorage
 from trackio.utils import TRACKIO_DIR, serialize_values
 
+from torchrl_trackio.artifact_store import ArtifactStore
 from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.hparams import flatten_config, nest_config
 from torchrl_trackio.hub import bounded_hub
@@ -28,6 +29,19 @@ _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
 _MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are written at once
 _MOST_UNWRITTEN = 100_000  # rows kept of writes that failed
 _OWN_KEYS = ("_Username", "_Created", "_Group")  # that Trackio adds to a configuration
+
+_is_loggable_figure = trackio.Html.is_loggable_figure
+
+
+def _is_figure(value: Any) -> bool:
+    try:
+        return _is_loggable_figure(value)  # type: ignore[no-any-return]
+    except AttributeError:  # another thread is importing the figures' library just now
+        return False
+
+
+# Trackio asks it of every value, and drops those for which it raises.
+trackio.Html.is_loggable_figure = staticmethod(_is_figure)
 
 Warn = Callable[[str, str], None]  # takes the cause, which is warned about once, and the text
 
@@ -45,6 +59,7 @@ class StoredRun:
         self.run = run
         self.resumed = run._initial_last_step is not None  # or reopened
         self.reopened = reopened
+        self.artifacts = ArtifactStore(run)
         self._warn = warn
         self._sent_config: dict[str, Any] | None = copy.deepcopy(run.config) if reopened else None
         self._unwritten: list[dict[str, Any]] = []
@@ -64,6 +79,11 @@ class StoredRun:
     def place(self) -> str:
         """Where the run is stored: a folder or a URL, without its token."""
         return self.run._space_id or self.run._server_base_url or str(TRACKIO_DIR)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows Trackio has not handed to the store yet."""
+        return len(self.run._queued_logs)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log one row of plain values and :class:`PendingHistogram`."""
@@ -98,9 +118,9 @@ class StoredRun:
         """Whether no row has carried the configuration yet."""
         return not self.run._config_logged
 
-    def set_config(self, config: Mapping[str, Any]) -> None:
-        """Have the next row carry the configuration, if it is not what the last one carried."""
-        flat = {**flatten_config(config), **{key: self.run.config[key] for key in _OWN_KEYS}}
+    def set_config(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        """Have the next row carry the configuration and the record, if they are not what the last one carried."""
+        flat = {**record, **flatten_config(config), **{key: self.run.config[key] for key in _OWN_KEYS}}
         if flat == self._sent_config:
             return
         if self.reopened:
@@ -124,12 +144,12 @@ class StoredRun:
         if self.needs_config():
             self.run.log({}, step=max(self.next_step - 1, 0))
 
-    def stored_config(self) -> dict[str, Any]:
-        """The nested configuration in the store. Trackio's own entries go over into this run."""
+    def stored_config(self, but: Collection[str] = ()) -> dict[str, Any]:
+        """The nested configuration in the store, ``but`` for some entries. Trackio's own go over into this run."""
         stored = self._read_config()
         self.run.config["_Created"] = stored.get("_Created", self.run.config["_Created"])
         self.run.config["_Group"] = self.run.group or stored.get("_Group")
-        return nest_config({key: value for key, value in stored.items() if key not in _OWN_KEYS})
+        return nest_config({key: value for key, value in stored.items() if key not in (*_OWN_KEYS, *but)})
 
     def stored_step(self, name: str) -> int:
         """The last step of a metric in the store; -1 for a run that is new."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 _SECONDS = 3.0
 
@@ -22,19 +23,27 @@ def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
     Raises:
         ConnectionError: if the server cannot be reached, does not answer within 3 s, or answers with an error.
     """
-    request = urllib.request.Request(  # noqa: S310 - the address is the user's own
-        f"{url.rstrip('/')}/api/{function}",
-        json.dumps({"args": [], "kwargs": arguments}).encode(),
-        {"Content-Type": "application/json", "x-trackio-write-token": token or ""},
-    )
+    place = without_secrets(url)
     try:
+        request = urllib.request.Request(  # noqa: S310 - the address is the user's own
+            f"{url.rstrip('/')}/api/{function}",
+            json.dumps({"args": [], "kwargs": arguments}).encode(),
+            {"Content-Type": "application/json", "x-trackio-write-token": token or ""},
+        )
         with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
             answer = json.load(response)
-    except (OSError, ValueError) as error:
-        raise ConnectionError(f"the Trackio server at {url} did not answer: {error}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = str(error).replace(token, "***").replace(url, place) if token else str(error).replace(url, place)
+        raise ConnectionError(f"the Trackio server at {place} did not answer: {why}") from None
     if answer.get("error") is not None:
-        raise ConnectionError(f"the Trackio server at {url} answered: {answer['error']}")
+        raise ConnectionError(f"the Trackio server at {place} answered: {answer['error']}")
     return answer.get("data")
+
+
+def without_secrets(url: str) -> str:
+    """A server's address without what may be a login or a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def check_token(url: str, token: str) -> bool:
@@ -49,7 +58,7 @@ def check_token(url: str, token: str) -> bool:
         return False
     if isinstance(status, dict) and status.get("allowed") is False:
         raise ValueError(
-            f"the Trackio server at {url} refuses the write token: `trackio show` prints the right one; pass it in "
-            "server_url (…/?write_token=…) or set TRACKIO_WRITE_TOKEN"
+            f"the Trackio server at {without_secrets(url)} refuses the write token: `trackio show` prints the right "
+            "one; pass it in server_url (…/?write_token=…) or set TRACKIO_WRITE_TOKEN"
         )
     return True

@@ -9,8 +9,9 @@ from typing import Any
 
 import trackio
 from trackio.sqlite_storage import SQLiteStorage
-from trackio.utils import serialize_values
+from trackio.utils import TRACKIO_DIR, serialize_values
 
+from torchrl_trackio.artifact_store import ServerArtifactStore
 from torchrl_trackio.run import StoredRun, Warn
 from torchrl_trackio.server import ask
 
@@ -27,6 +28,7 @@ class ServerRun(StoredRun):
 
     def __init__(self, run: trackio.Run, warn: Warn, *, reopened: bool = False) -> None:
         super().__init__(run, warn, reopened=reopened)
+        self.artifacts: ServerArtifactStore = ServerArtifactStore(run, self._ask, self._on_kept_artifact)
         self._unsent_alerts: list[dict[str, Any]] = []
         run._pending_entries_with_traces = self._entries_to_replay
         run._write_alerts_to_sqlite = self._keep_alerts
@@ -52,6 +54,12 @@ class ServerRun(StoredRun):
                 return
             time.sleep(0.02)
         super().write_out(min(until, time.monotonic() + _SPILL_SECONDS))
+
+    def end(self, until: float) -> None:
+        """End the run; the versions of artifacts that are still kept have no row to be sent with later."""
+        super().end(until)
+        if kept := self.artifacts.kept:
+            self._warn("lost artifacts", f"{kept} artifacts of run {self.run.name!r} were not stored by {self.place}")
 
     def _has_left_behind(self) -> bool:
         """Whether an earlier process has left rows on the disk that are this server's."""
@@ -81,15 +89,25 @@ class ServerRun(StoredRun):
     def _replay(self) -> bool:
         if not trackio.Run._flush_local_buffer(self.run):
             return False
-        alerts = list(self._unsent_alerts)
-        if alerts:
-            try:
-                self.run._client.predict(api_name="/bulk_alert", alerts=alerts, hf_token=None)
-            except Exception:  # noqa: BLE001 - whatever the network raises, the sender tries again
-                self.run._has_local_buffer = True
-                return False
-            del self._unsent_alerts[: len(alerts)]
+        try:
+            self._send_alerts()
+            self.artifacts.send_kept()
+        except Exception:  # noqa: BLE001 - whatever the network raises, the sender tries again
+            self.run._has_local_buffer = True
+            return False
         return True
+
+    def _send_alerts(self) -> None:
+        if alerts := list(self._unsent_alerts):
+            self.run._client.predict(api_name="/bulk_alert", alerts=alerts, hf_token=None)
+            del self._unsent_alerts[: len(alerts)]
+
+    def _on_kept_artifact(self, name: str, error: Exception) -> None:
+        self._warn(
+            "kept artifact",
+            f"artifact {name!r} is kept in {TRACKIO_DIR}, since {self.place} did not take it: it is stored once the "
+            f"server does, if this process is still there ({error})",
+        )
 
     def _read_config(self) -> dict[str, Any]:
         return self._summary(self.run.id).get("config") or {}

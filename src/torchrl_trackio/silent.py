@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed
 import trackio
 
+from torchrl_trackio.alerts import alert_of
 from torchrl_trackio.hparams import merge_config, to_config
 from torchrl_trackio.rows import FINISHED
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
@@ -51,6 +52,15 @@ class SilentRun:
 
     def add_video(self, name: str, video: Any, step: int | None) -> None:  # noqa: ARG002
         """Refuse it if the run is finished."""
+        self._check()
+
+    def add_artifact(self, source: Any, name: Any, type: str, aliases: Any, checkpoint: Any = None) -> None:  # noqa: A002, ARG002
+        """Refuse it if the run is finished."""
+        self._check()
+
+    def alert(self, title: str, text: str | None = None, level: str = "warn", *_: Any, **__: Any) -> None:
+        """Check the alert."""
+        alert_of(title, text, level)
         self._check()
 
     def update_config(self, cfg: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,8 @@ import av
 import numpy as np
 import torch
 
-from torchrl_trackio.arrays import describe, is_plain, size_of
+from torchrl_trackio.arrays import describe, is_plain
+from torchrl_trackio.pixels import channels_are_last, from_array, grid, scale_of, to_bytes
 
 # Format: encoder, pixel format, its options, the file's options. Browsers play 4:2:0 only. One thread
 # encodes the small frames of environments faster than several, and leaves the other cores to the training.
@@ -22,7 +22,6 @@ _ENCODERS: dict[str, tuple[str, str, dict[str, str], dict[str, str]]] = {
     "gif": ("gif", "pal8", {}, {"loop": "0"}),
 }
 _MOST_FPS = {"mp4": 1000, "webm": 1000, "gif": 100}  # a gif counts in hundredths of a second
-_CHANNELS = (1, 3, 4)
 _MOST_SPARE = 256 * 2**20  # bytes
 
 _spare: list[torch.Tensor] = []  # the memory of the last video: touching new memory takes several times its copy
@@ -50,7 +49,7 @@ class Video:
         self.fps = checked_fps(fps, format)
         if isinstance(frames, np.ndarray) and frames.dtype.kind in "biuf":
             self._channels_last = _channels_are_last(frames)
-            self._frames = _from_array(frames)
+            self._frames = from_array(frames)
         elif isinstance(frames, torch.Tensor) and is_plain(frames) and not frames.is_complex():
             self._channels_last = _channels_are_last(frames)
             self._frames = _private(frames.detach())
@@ -84,11 +83,10 @@ class Video:
     def _tiled_frames(self) -> Iterator[np.ndarray]:
         """uint8 RGB frames ``(H, W, 3)`` with even H and W, one at a time, each in the place of the one before."""
         videos = self._frames if self._frames.ndim == 5 else self._frames[None]
-        scale = _scale(videos)
+        scale = scale_of(videos)
         videos = videos if self._channels_last else videos.permute(0, 1, 3, 4, 2)
         count, length, height, width = videos.shape[:4]
-        columns = math.ceil(math.sqrt(count))
-        rows = math.ceil(count / columns)
+        rows, columns = grid(count)
         image = np.zeros((_even(rows * height), _even(columns * width), 3), np.uint8)
         for time in range(length):
             for tile in range(count):
@@ -119,21 +117,13 @@ def checked_fps(fps: Any, format: str = "mp4") -> Fraction:  # noqa: A002
 
 
 def _channels_are_last(frames: torch.Tensor | np.ndarray) -> bool:
-    if frames.ndim in (4, 5) and size_of(frames):
-        if frames.shape[-3] in _CHANNELS:
-            return False
-        if frames.shape[-1] in _CHANNELS:
-            return True
-    raise ValueError(
-        "a video must have the shape (T, C, H, W) or (N, T, C, H, W), or the channels last, with 1, 3 or 4 channels "
-        f"and at least one frame; got {describe(frames)}"
-    )
-
-
-def _from_array(frames: np.ndarray) -> torch.Tensor:
-    """A copy; torch takes neither negative strides nor foreign byte orders nor numpy's extended precision."""
-    dtype = np.dtype(np.float64) if frames.dtype.itemsize > 8 else frames.dtype.newbyteorder("=")
-    return torch.from_numpy(np.array(frames, dtype, order="C"))
+    last = channels_are_last(frames.shape) if frames.ndim in (4, 5) else None
+    if last is None:
+        raise ValueError(
+            "a video must have the shape (T, C, H, W) or (N, T, C, H, W), or the channels last, with 1, 3 or 4 "
+            f"channels and at least one frame; got {describe(frames)}"
+        )
+    return last
 
 
 def _private(frames: torch.Tensor) -> torch.Tensor:
@@ -154,22 +144,9 @@ def _give_back(frames: torch.Tensor) -> None:
         _spare.append(memory)
 
 
-def _scale(frames: torch.Tensor) -> float | None:
-    """What takes the frames to [0, 255]; ``None`` for uint8, which is there."""
-    if frames.dtype == torch.uint8:
-        return None
-    if frames.dtype == torch.bool:
-        return 255.0
-    if not frames.is_floating_point():
-        return 1.0
-    return 1.0 if frames.float().nan_to_num(0, 0, 0).max() > 2 else 255.0
-
-
 def _paint(image: np.ndarray, frame: torch.Tensor, scale: float | None) -> None:
     """Put a frame ``(H, W, C)`` into its place ``(H, W, 3)`` in an image."""
-    if scale is not None:
-        frame = (frame.float() * scale).nan_to_num(0.0).clamp(0, 255).round().to(torch.uint8)
-    array = np.asarray(frame)
+    array = to_bytes(frame, scale)
     if array.shape[2] == 4:
         array = array[..., :3].astype(np.uint16) * array[..., 3:] // 255
     for channel in range(3):  # twice as fast as all at once, where the channels come first in memory

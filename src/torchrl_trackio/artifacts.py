@@ -1,0 +1,143 @@
+"""Files, models and checkpoints as Trackio artifacts."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import trackio
+from tensordict import is_tensor_collection
+
+from torchrl_trackio.arrays import describe
+from torchrl_trackio.values import to_scalar
+
+STATE_FILE = "state_dict.pt"
+CHECKPOINT_FILE = "checkpoint.json"
+_LONGEST_SLUG = 80  # characters of a run's name that are in an artifact's
+
+
+@contextmanager
+def artifact_of(
+    source: Any,
+    name: str | None,
+    type: str,  # noqa: A002
+    run: tuple[str, str],
+    metadata: Mapping[str, Any] | None = None,
+) -> Iterator[trackio.Artifact]:
+    """An artifact that holds a file, a folder or an object, as long as the block lasts.
+
+    Args:
+        source: a path; a module, optimizer or other object with a ``state_dict``, or a mapping with such values,
+            written by :func:`torch.save` as ``state_dict.pt``; a tensordict or tensorclass, written by its ``memmap``;
+            or an artifact, to which nothing is added.
+        name: the artifact's name; ``None`` for the file's, or one of the run's own.
+        type: its category.
+        run: the run's name and id.
+        metadata: stored with it, and as ``checkpoint.json`` among its files.
+
+    Raises:
+        TypeError: if the source is none of these.
+        ValueError: if the path does not exist, or is an empty folder, or a name has other characters than letters,
+            digits, ``.``, ``-`` and ``_``.
+    """
+    if isinstance(source, trackio.Artifact):
+        yield source
+        return
+    if isinstance(source, (str, Path)):
+        path = Path(source).expanduser()
+        name = _slug(path.resolve().name) if name is None else name
+    else:
+        path = None
+        name = f"{type}-{_slug(run[0])}-{run[1][:8]}" if name is None else name
+    artifact = trackio.Artifact(name, type, metadata=dict(metadata or {}))
+    with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as folder:
+        if metadata is not None:
+            Path(folder, CHECKPOINT_FILE).write_text(json.dumps(metadata))
+        if path is None:
+            _write(source, Path(folder))
+        elif path.is_file():
+            artifact.add_file(path)
+        elif path.is_dir():
+            artifact.add_dir(path)
+        else:
+            raise ValueError(f"there is no file or folder {str(path)!r}: pass the path of one, or an object to store")
+        if any(Path(folder).iterdir()):
+            artifact.add_dir(folder)
+        yield artifact
+
+
+def _write(source: Any, folder: Path) -> None:
+    if is_tensor_collection(source) and not isinstance(source, torch.nn.Module):
+        source.memmap(folder, copy_existing=True)
+    elif isinstance(source, Mapping) or callable(getattr(source, "state_dict", None)):
+        _save(_states(source), folder / STATE_FILE)
+    else:
+        raise TypeError(
+            "an artifact is a path, a module or other object with a state_dict, a mapping of such, or a tensordict; "
+            f"got {describe(source)}: save it to a file, and pass its path"
+        )
+
+
+def _save(state: Any, path: Path) -> None:
+    try:
+        torch.save(state, path)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise TypeError(f"its state cannot be saved: {error}; got {describe(state)}") from None
+
+
+def _states(source: Any) -> Any:
+    """State dicts in the place of what has them, so that ``torch.load`` needs no classes to load it."""
+    if callable(getattr(source, "state_dict", None)):
+        return source.state_dict()
+    if type(source) is dict:
+        return {key: _states(value) for key, value in source.items()}
+    return source
+
+
+def checkpoint_metadata(step: int, metric: Any, mode: str) -> dict[str, Any]:
+    """What is stored with a checkpoint.
+
+    Raises:
+        TypeError: if the metric is no number.
+        ValueError: if the mode is neither ``"max"`` nor ``"min"``.
+    """
+    if mode not in ("max", "min"):
+        raise ValueError(f"mode must be 'max' or 'min', got {mode!r}")
+    if metric is None:
+        return {"step": step}
+    number = to_scalar(metric)
+    return {"step": step, "metric": number if math.isfinite(number) else str(number), "mode": mode}
+
+
+def improves(new: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:
+    """Whether a checkpoint's metric is better than that of the best one so far; NaN and infinities never are."""
+    metric, before = new.get("metric"), (best or {}).get("metric")
+    if not isinstance(metric, (int, float)):
+        return False
+    if not isinstance(before, (int, float)):
+        return True
+    return metric > before if new["mode"] == "max" else metric < before
+
+
+def checked_aliases(aliases: Sequence[str] | None) -> list[str]:
+    """Aliases as a list.
+
+    Raises:
+        TypeError: if it is no list or tuple of strings.
+    """
+    if not isinstance(aliases, (list, tuple, type(None))) or any(not isinstance(alias, str) for alias in aliases or ()):
+        raise TypeError(f"aliases must be a list of strings, as ['candidate'], got {describe(aliases)}")
+    return list(aliases or ())
+
+
+def _slug(name: str) -> str:
+    """A name in the characters that Trackio takes for an artifact."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:_LONGEST_SLUG].strip("-.") or "run"

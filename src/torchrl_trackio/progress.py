@@ -1,0 +1,64 @@
+"""Long work shows itself: what is left to store while a run ends."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+from tqdm import tqdm
+
+_PATIENCE_SECONDS = 0.3  # a shorter wait shows nothing
+_PAUSE_SECONDS = 0.1
+
+
+class Progress:
+    """A bar on a terminal, one plain line elsewhere, on standard error, for as long as something is waited for.
+
+    Args:
+        name: the run's name.
+        left: how many videos, and how many rows, are not stored yet. Must not raise.
+    """
+
+    def __init__(self, name: str, left: Callable[[], tuple[int, int]]) -> None:
+        self._name = name
+        self._left = left
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch, once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._show, name="torchrl-trackio progress", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # at the interpreter's end there may be no more threads
+                self._thread = None
+                self._say(*self._left())
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _show(self) -> None:
+        if self._done.wait(_PATIENCE_SECONDS) or not any(self._left()):
+            return
+        if sys.stderr.isatty():
+            self._draw(sum(self._left()))
+        else:
+            self._say(*self._left())
+
+    def _draw(self, total: int) -> None:
+        with tqdm(total=total, desc=f"storing run {self._name}", unit="", leave=False) as bar:
+            while not self._done.wait(_PAUSE_SECONDS):
+                videos, rows = self._left()
+                bar.total = max(bar.total, videos + rows)
+                bar.n = bar.total - videos - rows
+                bar.set_postfix(videos=videos, rows=rows)
+
+    def _say(self, videos: int, rows: int) -> None:
+        counts = [f"{count} {what}" for count, what in ((videos, "video(s)"), (rows, "row(s)")) if count]
+        if counts:
+            sys.stderr.write(f"torchrl-trackio: storing {' and '.join(counts)} of run {self._name!r}...\n")
