@@ -105,6 +105,11 @@ def test_a_silent_logger_takes_everything_and_stores_nothing(silent: TrackioLogg
     for logger in (silent, copy.deepcopy(silent), pickle.loads(pickle.dumps(silent))):
         logger.log_video("v", np.zeros((2, 3, 8, 8), np.uint8), step=np.int64(3))
         logger.log_metrics({"a": trackio.Table(columns=["c"], data=[[1]])})
+        logger.log_image("i", torch.zeros(3, 4, 4))
+        logger.log_trace("t", [{"role": "user", "content": "c"}])
+        logger.log_alert("title", "text")
+        logged = [logger.log_checkpoint({"a": 1}, 1, 1.0), logger.log_artifact("/on/the/first/node", "name")]
+        assert [(artifact.version, artifact.size) for artifact in logged] == [(None, None), (None, None)]
         run = logger.experiment
         run.log({"b": 1.0}, step=1)
         run.alert("title", "text")
@@ -124,6 +129,12 @@ def test_a_silent_logger_refuses_what_the_first_rank_refuses(silent: TrackioLogg
         silent.log_scalar("x", 1.0, step=1.5)
     with pytest.raises(TypeError, match=r"^'bad': a metric must be a number"):
         silent.log_metrics({"bad": object(), "good": 1.0})
+    with pytest.raises(TypeError, match="an artifact is a path, a module"):
+        silent.log_artifact(3)
+    with pytest.raises(ValueError, match="an alert's level must be one of"):
+        silent.log_alert("title", level="fatal")
+    with pytest.raises(TypeError, match="an image must be"):
+        silent.log_image("i", 3)
     with pytest.raises(TypeError, match="unknown options 'nonsense'"):
         TrackioLogger("run", project, rank_zero_only=True, nonsense=1)
     with pytest.raises(ValueError, match="name"):

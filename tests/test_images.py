@@ -176,7 +176,9 @@ DEEP = np.array([[0, 255, 256], [4000, 65535, 70000]])
 
 
 @pytest.mark.parametrize(
-    "image", [Image.fromarray(DEEP.astype(np.int32)), Image.fromarray(DEEP.clip(0, 65535).astype(np.uint16))], ids=str
+    "image",
+    [Image.fromarray(DEEP.astype(np.int32)), Image.fromarray(DEEP.clip(0, 65535).astype(np.uint16))],
+    ids=["int32", "uint16"],
 )
 def test_sixteen_bits_are_kept(shared: TrackioLogger, image: Image.Image) -> None:
     """PIL images with 16 bits a pixel are stored with them, and clipped beyond."""

@@ -22,7 +22,7 @@ def test_every_python_block_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(child.steps("train/loss")) == 100
     assert sorted(child.steps("reward")) == [10, 11]
-    assert len(child.videos()) == 2
+    assert len(child.videos()) == 4
 
 
 @pytest.mark.skipif(shutil.which("trackio") is None, reason="trackio's command is not on the PATH")

@@ -24,66 +24,92 @@ CHECKPOINT_FILE = "checkpoint.json"
 _LONGEST_SLUG = 80  # characters of a run's name that are in an artifact's
 
 
-@contextmanager
-def artifact_of(
+def new_artifact(
     source: Any,
     name: str | None,
     type: str,  # noqa: A002
     run: tuple[str, str],
-    metadata: Mapping[str, Any] | None = None,
-) -> Iterator[trackio.Artifact]:
-    """An artifact that holds a file, a folder or an object, as long as the block lasts.
+    checkpoint: Mapping[str, Any] | None = None,
+) -> trackio.Artifact:
+    """An artifact that has no files yet.
 
     Args:
-        source: a path; a module, optimizer or other object with a ``state_dict``, or a mapping with such values,
-            written by :func:`torch.save` as ``state_dict.pt``; a tensordict or tensorclass, written by its ``memmap``;
-            or an artifact, to which nothing is added.
+        source: a path; a module, optimizer or other object with a ``state_dict``, or a mapping with such values; a
+            tensordict or tensorclass; or an artifact, which is taken as it is.
         name: the artifact's name; ``None`` for the file's, or one of the run's own.
         type: its category.
         run: the run's name and id.
-        metadata: stored with it, and as ``checkpoint.json`` among its files.
+        checkpoint: what is stored with it, from :func:`checkpoint_metadata`.
 
     Raises:
         TypeError: if the source is none of these.
-        ValueError: if the path does not exist, or is an empty folder, or a name has other characters than letters,
-            digits, ``.``, ``-`` and ``_``.
+        ValueError: if a name has other characters than letters, digits, ``.``, ``-`` and ``_``.
     """
     if isinstance(source, trackio.Artifact):
-        yield source
+        source.metadata.update(checkpoint or {})
+        return source
+    if not (isinstance(source, (str, Path)) or is_tensor_collection(source) or _has_state(source)):
+        raise TypeError(
+            "an artifact is a path, a module or other object with a state_dict, a mapping of such, or a tensordict; "
+            f"got {describe(source)}: save it to a file, and pass its path"
+        )
+    if name is None and isinstance(source, (str, Path)):
+        name = _slug(Path(source).resolve().name)
+    elif name is None:
+        name = f"{type}-{_slug(run[0])}-{run[1][:8]}"
+    return trackio.Artifact(name, type, metadata=dict(checkpoint or {}))
+
+
+@contextmanager
+def filled(
+    artifact: trackio.Artifact, source: Any, checkpoint: Mapping[str, Any] | None = None
+) -> Iterator[trackio.Artifact]:
+    """The artifact with its files, for as long as the block lasts.
+
+    An object's state is written by :func:`torch.save` as ``state_dict.pt``, a tensordict by its ``memmap``, and what is
+    stored with a checkpoint as ``checkpoint.json``, too, so that no two checkpoints have the same content.
+
+    Raises:
+        TypeError: if the state of the source cannot be saved.
+        ValueError: if there is no such file.
+    """
+    if artifact is source:
+        yield artifact
         return
-    if isinstance(source, (str, Path)):
-        path = Path(source).expanduser()
-        name = _slug(path.resolve().name) if name is None else name
-    else:
-        path = None
-        name = f"{type}-{_slug(run[0])}-{run[1][:8]}" if name is None else name
-    artifact = trackio.Artifact(name, type, metadata=dict(metadata or {}))
-    with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as folder:
-        if metadata is not None:
-            Path(folder, CHECKPOINT_FILE).write_text(json.dumps(metadata))
-        if path is None:
-            _write(source, Path(folder))
-        elif path.is_file():
-            artifact.add_file(path)
-        elif path.is_dir():
-            artifact.add_dir(path)
+    with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as name:
+        folder = Path(name)
+        if isinstance(source, (str, Path)):
+            path = Path(source).expanduser()
+            _add(artifact, path)
+            folder_has_one = (path / CHECKPOINT_FILE).exists()
         else:
-            raise ValueError(f"there is no file or folder {str(path)!r}: pass the path of one, or an object to store")
-        if any(Path(folder).iterdir()):
+            _write(source, folder)
+            folder_has_one = False
+        if checkpoint is not None and not folder_has_one:
+            (folder / CHECKPOINT_FILE).write_text(json.dumps(checkpoint))
+        if any(folder.iterdir()):
             artifact.add_dir(folder)
         yield artifact
+
+
+def _add(artifact: trackio.Artifact, path: Path) -> None:
+    if path.is_file():
+        artifact.add_file(path)
+    elif path.is_dir():
+        artifact.add_dir(path)
+    else:
+        raise ValueError(f"there is no file or folder {str(path)!r}: pass the path of one, or an object to store")
 
 
 def _write(source: Any, folder: Path) -> None:
     if is_tensor_collection(source) and not isinstance(source, torch.nn.Module):
         source.memmap(folder, copy_existing=True)
-    elif isinstance(source, Mapping) or callable(getattr(source, "state_dict", None)):
-        _save(_states(source), folder / STATE_FILE)
     else:
-        raise TypeError(
-            "an artifact is a path, a module or other object with a state_dict, a mapping of such, or a tensordict; "
-            f"got {describe(source)}: save it to a file, and pass its path"
-        )
+        _save(_states(source), folder / STATE_FILE)
+
+
+def _has_state(source: Any) -> bool:
+    return isinstance(source, Mapping) or callable(getattr(source, "state_dict", None))
 
 
 def _save(state: Any, path: Path) -> None:

@@ -12,7 +12,7 @@ import wrapt
 
 from torchrl_trackio import lifecycle
 from torchrl_trackio.alerts import alert_of
-from torchrl_trackio.artifacts import artifact_of, improves
+from torchrl_trackio.artifacts import filled, improves, new_artifact
 from torchrl_trackio.configuration import Configuration
 from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.names import run_name
@@ -125,7 +125,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         """Store a file, folder or object; of a ``checkpoint``, as ``best`` if its metric is better than that one's.
 
         Args:
-            source: as :func:`artifact_of` takes it.
+            source: as :func:`new_artifact` takes it.
             name: the artifact's; ``None`` for the file's, or one of the run's own.
             type: its category.
             aliases: beside ``latest``.
@@ -136,21 +136,22 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             ValueError: if a name or alias is none that Trackio takes, or there is no such file.
             RuntimeError: if the run is finished.
         """
+        artifact = new_artifact(source, name, type, (self.name, self.id), checkpoint)
         self._self_use()
         store = self._self_writer.store.artifacts
-        with artifact_of(source, name, type, (self.name, self.id), checkpoint) as artifact:
 
-            def all_aliases() -> list[str]:
-                is_best = checkpoint is not None and improves(checkpoint, store.metadata(artifact.name, "best"))
-                return [*aliases, "best"] if is_best else aliases
+        def all_aliases() -> list[str]:
+            is_best = checkpoint is not None and improves(checkpoint, store.metadata(artifact.name, "best"))
+            return [*aliases, "best"] if is_best else aliases
 
-            try:
+        try:
+            with filled(artifact, source, checkpoint):
                 return store.log(artifact, all_aliases)
-            except (TypeError, ValueError):
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever the store raises, training goes on
-                self._self_writer.warn_of(error, artifact.name, self._self_largest_step())
-            return artifact
+        except (TypeError, ValueError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the disk or the store raises, training goes on
+            self._self_writer.warn_of(error, artifact.name, self._self_largest_step())
+        return artifact
 
     def alert(
         self,

@@ -10,6 +10,7 @@ import torch.distributed
 import trackio
 
 from torchrl_trackio.alerts import alert_of
+from torchrl_trackio.artifacts import new_artifact
 from torchrl_trackio.hparams import merge_config, to_config
 from torchrl_trackio.rows import FINISHED
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
@@ -54,9 +55,17 @@ class SilentRun:
         """Refuse it if the run is finished."""
         self._check()
 
-    def add_artifact(self, source: Any, name: Any, type: str, aliases: Any, checkpoint: Any = None) -> None:  # noqa: A002, ARG002
-        """Refuse it if the run is finished."""
+    def add_artifact(
+        self,
+        source: Any,
+        name: str | None,
+        type: str,  # noqa: A002
+        aliases: list[str],  # noqa: ARG002
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> trackio.Artifact:
+        """Return an artifact that is stored nowhere."""
         self._check()
+        return new_artifact(source, name, type, (self.name, self.id), checkpoint)
 
     def alert(self, title: str, text: str | None = None, level: str = "warn", *_: Any, **__: Any) -> None:
         """Check the alert."""
