@@ -13,13 +13,8 @@ from typing import Any
 import av
 import numpy as np
 
-RECORDED = {
-    f"env/{name}"
-    for name in (
-        *("python", "platform", "torch", "cuda", "gpu", "torchrl", "tensordict", "gymnasium", "trackio"),
-        *("torchrl_trackio", "command", "git_commit", "git_dirty"),
-    )
-}
+from torchrl_trackio.environment import RECORDED
+
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
 import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +97,8 @@ def test_trackios_own_artifact(logger: TrackioLogger, tmp_path: Path) -> None:
     logged = logger.log_artifact(artifact, aliases=["mine"])
     assert (logged.qualified_name, logged.aliases) == (f"{logger.experiment.project}/own:v0", ("latest", "mine"))
     assert stored(logged, tmp_path) == {"renamed": b"x"}
+    with pytest.raises(ValueError, match="is stored already: make a new one"):
+        logger.log_artifact(logged)
 
 
 def test_second_version(logger: TrackioLogger, tmp_path: Path) -> None:
@@ -121,12 +127,13 @@ class NotStorable:
         (torch.ones(2), {}, TypeError, re.escape("got Tensor of shape (2,) and dtype torch.float32")),
         (NotStorable(), {}, TypeError, "its state cannot be saved"),
         ({"a": 1}, {"name": "a b"}, ValueError, "must match"),
-        ({"a": 1}, {"name": 3}, (TypeError, ValueError), "3"),
+        ({"a": 1}, {"name": 3}, ValueError, "must match"),
+        ({"a": 1}, {"type": 3}, TypeError, r"an artifact's type must be a string, got 3 \(int\)"),
         ({"a": 1}, {"aliases": "best"}, TypeError, "aliases must be a list of strings"),
         ({"a": 1}, {"aliases": [1]}, TypeError, "aliases must be a list of strings"),
         ({"a": 1}, {"aliases": ["v3"]}, ValueError, "reserved"),
     ],
-    ids=["no-file", "number", "tensor", "lambda", "space", "name", "alias", "aliases", "version"],
+    ids=["no-file", "number", "tensor", "lambda", "space", "name", "type", "alias", "aliases", "version"],
 )
 def test_refused(logger: TrackioLogger, source: Any, options: dict[str, Any], error: Any, text: str) -> None:
     """What cannot be stored is refused at the call, and the error says what can."""
@@ -178,8 +185,8 @@ class TestCheckpoint:
         """The state, and step and metric as JSON; the size says what all of it takes."""
         artifact = logger.log_checkpoint({"model": torch.nn.Linear(4, 4)}, torch.tensor(70), metric=1.5)
         files = stored(artifact, tmp_path)
-        assert json.loads(files["checkpoint.json"]) == {"step": 70, "metric": 1.5, "mode": "max"}
-        assert files.keys() == {"checkpoint.json", "state_dict.pt"}
+        assert json.loads(files["log_checkpoint.json"]) == {"step": 70, "metric": 1.5, "mode": "max"}
+        assert files.keys() == {"log_checkpoint.json", "state_dict.pt"}
         assert artifact.size == sum(map(len, files.values()))
         assert (artifact.type, artifact.metadata["metric"]) == ("checkpoint", 1.5)
 
@@ -199,6 +206,32 @@ class TestCheckpoint:
             better = resumed.log_checkpoint(model, 3, 6.0)
         assert (worse.name, worse.aliases) == (name, ("latest",))
         assert (better.version, sorted(better.aliases)) == ("v2", ["best", "latest"])
+
+    def test_threads(self, logger: TrackioLogger) -> None:
+        """Of checkpoints that are logged at the same time, the best one is the best."""
+        metrics = range(12)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda metric: logger.log_checkpoint({"a": 1}, metric, metric), reversed(metrics)))
+        name = logger.log_checkpoint({"a": 1}, 99).name
+        assert best(logger.experiment.project, name)["metric"] == 11
+        (artifact,) = SQLiteStorage.list_artifacts(logger.experiment.project)
+        assert len(artifact["versions"]) == 13
+
+    def test_runs_of_a_new_project(self, project: str) -> None:
+        """Those that start together do not lose their first one."""
+        for number in range(5):
+            loggers = [TrackioLogger(f"run{i}", f"{project}-{number}", quiet=True) for i in range(4)]
+            with ThreadPoolExecutor(4) as pool:
+                logged = list(pool.map(lambda logger: logger.log_checkpoint({"a": 1}, 0, 1.0), loggers))
+            assert [sorted(artifact.aliases) for artifact in logged] == [["best", "latest"]] * 4
+            for logger in loggers:
+                logger.close()
+
+    def test_same_weights_again(self, logger: TrackioLogger) -> None:
+        """Weights that have not changed are a version of their own, which `latest` moves to."""
+        logged = [logger.log_checkpoint({"a": step % 2}, step, 1.0) for step in range(4)]
+        assert [artifact.version for artifact in logged] == ["v0", "v1", "v2", "v3"]
+        assert all("latest" in artifact.aliases for artifact in logged)
 
     def test_runs_of_one_name(self, project: str) -> None:
         """Another run of the same name has a best of its own, unless both name one artifact."""
@@ -283,5 +316,31 @@ def test_server(tmp_path: Path, project: str) -> None:
             versions = server.ask("list_artifacts", project=project)[0]["versions"]
             assert {v["version"]: sorted(v["aliases"]) for v in versions} == {0: [], 1: ["best"], 2: ["latest"]}
             assert logger.log_checkpoint({"a": 3}, 3, 2.5).aliases == ("latest",)
+    finally:
+        server.kill()
+
+
+@pytest.mark.filterwarnings("ignore::torchrl_trackio.TrackioWarning", "ignore:.*remote:UserWarning")
+def test_server_that_hangs(tmp_path: Path, project: str) -> None:
+    """A server that takes connections and does not answer holds up a checkpoint for seconds, not a minute."""
+    server = Server(tmp_path)
+    server.start()
+    assert server._process is not None
+    try:
+        with TrackioLogger("run", project, server_url=f"{server.url}/?write_token={TOKEN}") as logger:
+            logger.log_scalar("x", 1.0)
+            logger.flush()
+            os.kill(server._process.pid, signal.SIGSTOP)
+            start = time.monotonic()
+            kept = [logger.log_artifact({"a": 1}, "file"), logger.log_checkpoint({"a": 1}, 1, 1.0)]
+            assert time.monotonic() - start < 12
+            assert [artifact.version for artifact in kept] == [None, None]
+            os.kill(server._process.pid, signal.SIGCONT)
+            logger.flush()
+            until = time.monotonic() + 30
+            while len(server.ask("list_artifacts", project=project)) < 2 and time.monotonic() < until:
+                time.sleep(0.2)
+            names = {artifact["name"] for artifact in server.ask("list_artifacts", project=project)}
+            assert names == {"file", kept[1].name}
     finally:
         server.kill()

@@ -131,6 +131,10 @@ def test_a_silent_logger_refuses_what_the_first_rank_refuses(silent: TrackioLogg
         silent.log_metrics({"bad": object(), "good": 1.0})
     with pytest.raises(TypeError, match="an artifact is a path, a module"):
         silent.log_artifact(3)
+    with pytest.raises(ValueError, match="must match"):
+        silent.log_artifact({"a": 1}, aliases=["a b"])
+    with pytest.raises(TypeError, match="step must be an integer"):
+        silent.log_alert("title", step="x")
     with pytest.raises(ValueError, match="an alert's level must be one of"):
         silent.log_alert("title", level="fatal")
     with pytest.raises(TypeError, match="an image must be"):

@@ -13,11 +13,14 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+import torchrl
 
 import torchrl_trackio
 from servers import TOKEN, Server, free_port
@@ -133,28 +136,49 @@ def test_other_packages_plugins_are_named_and_cannot_harm_it(tmp_path: Path) -> 
 # Where torchrl does not find the logger
 
 
-def test_a_rival_that_is_taken_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rival_that_is_taken_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named in this package's place, and how the choice was made is said."""
     monkeypatch.syspath_prepend(offer(tmp_path, "a-rival", {"trackio": "rival_logger:Mine"}, rival_logger=MINE))
     with pytest.warns(TrackioWarning, match="that of a-rival 1.0, first in the alphabet, is taken"):
         found = list(checks.discovery())
     text = "a-rival 1.0, rival_logger:Mine, is taken instead of this package's"
-    assert found == [Check("trackio", WARNING, text)]
+    assert found == [Check("trackio", FAILED, text, "Uninstall a-rival.")]
 
 
-def test_a_switch_that_leaves_it_out_is_a_warning(tmp_path: Path) -> None:
-    """``TORCHRL_LOGGER_PLUGINS`` is the user's choice: it is named, with its typos, and everything else works."""
+def test_a_switch_that_leaves_it_out_is_a_fault(tmp_path: Path) -> None:
+    """``TORCHRL_LOGGER_PLUGINS`` is named, with its typos; everything else works, and the status is 1."""
     status, found = examine(TRACKIO_DIR=str(tmp_path), TORCHRL_LOGGER_PLUGINS="triackio, mine")
     assert found["Discovery trackio"] == (
-        WARNING,
+        FAILED,
         f"{OURS}: switched off by TORCHRL_LOGGER_PLUGINS='triackio, mine'",
         "Add trackio to it, or unset it.",
     )
     names = "names mine, triackio, which no installed package offers"
     assert found["Discovery TORCHRL_LOGGER_PLUGINS"] == (WARNING, names, "")
     warned, text, advice = found['Round trip get_logger("trackio")']
-    assert (warned, advice, text.endswith(", not this package's logger")) == (WARNING, "See Discovery.", True)
-    assert (status, found["Round trip store"][0]) == (0, OK)
+    assert (warned, advice, text.endswith(", not this package's logger")) == (FAILED, "See Discovery.", True)
+    assert (status, found["Round trip store"][0]) == (1, OK)
+
+
+PLUGINS = """
+from importlib.metadata import entry_points
+
+def get_logger(logger_type, logger_name, experiment_name, **kwargs):
+    (plugin,) = entry_points(group="torchrl.loggers", name=logger_type)
+    return plugin.load()(experiment_name, **kwargs[logger_type + "_kwargs"])
+"""
+
+
+def test_a_torchrl_that_reads_the_group_needs_no_autoload(tmp_path: Path) -> None:
+    """Where ``get_logger`` asks for plugins by itself, all is well without PyTorch's autoload."""
+    copy = shutil.copytree(Path(torchrl.__file__).parent, tmp_path / "packages" / "torchrl", symlinks=True)
+    with (copy / "record" / "loggers" / "utils.py").open("a") as utils:
+        utils.write(PLUGINS)
+    status, found = examine((copy.parent,), TRACKIO_DIR=str(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    builds = "builds torchrl_trackio.logger.TrackioLogger"
+    assert found['Round trip get_logger("trackio")'] == (OK, builds, "")
+    assert [name for name in found if name.startswith("Discovery")] == ["Discovery trackio"]
+    assert status == 0
 
 
 def test_without_pytorchs_autoload_and_with_a_broken_encoder(tmp_path: Path) -> None:
@@ -168,7 +192,7 @@ def test_without_pytorchs_autoload_and_with_a_broken_encoder(tmp_path: Path) -> 
         f"It was imported from {broken}/av/__init__.py. If that is where it belongs, install it again.",
     )
     assert found["Discovery TORCH_DEVICE_BACKEND_AUTOLOAD"] == (
-        WARNING,
+        FAILED,
         "is '0': torchrl finds no plugin by itself",
         "Unset it, or `import torchrl_trackio` before get_logger is called.",
     )
@@ -176,7 +200,7 @@ def test_without_pytorchs_autoload_and_with_a_broken_encoder(tmp_path: Path) -> 
     assert fault in found["Discovery trackio"][1]
     assert found["Encoders encoders"] == (FAILED, fault, "")
     warned, text, advice = found['Round trip get_logger("trackio")']
-    assert (warned, advice, "torchrl_trackio" in text) == (WARNING, "See Discovery.", False)
+    assert (warned, advice, "torchrl_trackio" in text) == (FAILED, "See Discovery.", False)
     assert found["Round trip store"] == (FAILED, f"in {tmp_path / 'store'}: {fault}", "")
     assert (status, (tmp_path / "store").exists()) == (1, False)
 
@@ -344,6 +368,29 @@ def test_a_server_is_asked_whether_it_takes_the_token(
     assert check == Check("server", *(text.format(server.url) for text in expected))
     assert ("wrong-secret" in repr(check), TOKEN in repr(check)) == (False, False)
     assert server.ask("get_all_projects") == []
+
+
+def test_a_server_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request tells whether it is there, and whether it takes the token."""
+    asked = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append((self.path, self.headers["x-trackio-write-token"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": {"allowed": false}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as listener:
+        Thread(target=listener.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{listener.server_port}"
+        monkeypatch.setenv("TRACKIO_SERVER_URL", f"{address}/?write_token={TOKEN}")
+        assert remote(tmp_path) == [Check("server", FAILED, f"{address}/ refuses the write token", TOKENS)]
+        listener.shutdown()
+    assert asked == [("/api/get_run_mutation_status", TOKEN)]
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["nobody listens", "never answers"])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 import textwrap
 from pathlib import Path
 
@@ -32,7 +29,6 @@ logger = TrackioLogger("run", "p", quiet=True)
 def on_a_terminal(code: str, folder: Path) -> str:
     """What code says on a terminal, with its standard error there."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # one without a width shows no bar
     environment = {**os.environ, "TRACKIO_DIR": str(folder), "TERM": "xterm"}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
@@ -66,6 +62,39 @@ def test_bar_on_a_terminal(tmp_path: Path, end: str) -> None:
     assert re.search(r"videos=[12]", said)
     assert said.rstrip(" ").endswith("\r")
     assert len(child.videos()) == 3
+
+
+def test_rows_that_a_server_has_not_taken(tmp_path: Path) -> None:
+    """They are counted as well, and waited for, but not long, nor with all the power of a core."""
+    server = Server(tmp_path / "server")
+    server.start()
+    child = Child(tmp_path / "client", TRACKIO_SERVER_URL=server.url, TRACKIO_WRITE_TOKEN=TOKEN)
+    job = child.start(
+        """
+        logger.log_scalar("x", 1.0, step=0)
+        logger.flush()
+        print("flushed", flush=True)
+        input()
+        for step in range(1, 21):
+            logger.log_scalar("x", 1.0, step=step)
+        logger.log_alert("away")
+        logger.flush()
+        start, cpu = time.monotonic(), time.process_time()
+        logger.close()
+        print("SECONDS", time.monotonic() - start, time.process_time() - cpu)
+        """
+    )
+    assert job.stdout is not None
+    while "flushed" not in job.stdout.readline():
+        pass
+    server.kill()
+    told, errors = job.communicate("\n", timeout=60)
+    assert job.returncode == 0, errors
+    assert "torchrl-trackio: storing 20 row(s) of run 'run'...\n" in errors
+    assert "1 alerts of run 'run' did not reach" in errors
+    elapsed, cpu = map(float, re.findall(r"SECONDS (\S+) (\S+)", told)[0])
+    assert elapsed < 20  # of which 5 are waited for the server
+    assert cpu < 3
 
 
 def test_nothing_to_wait_for(tmp_path: Path) -> None:

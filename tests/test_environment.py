@@ -21,7 +21,7 @@ import reading
 import torchrl_trackio
 from children import Child
 from torchrl_trackio import TrackioLogger
-from torchrl_trackio.environment import command_without_secrets, environment
+from torchrl_trackio.environment import RECORDED, environment
 
 SCRIPT = """
 import sys
@@ -67,7 +67,7 @@ def test_what_is_recorded(logger: TrackioLogger, project: str) -> None:
     logger.log_hparams({"lr": 1})
     logger.flush()
     stored = reading.stored_config(project)
-    assert {key for key in stored if key.startswith("env/")} <= reading.RECORDED
+    assert {key for key in stored if key.startswith("env/")} <= RECORDED
     packages = ("torch", "torchrl", "tensordict", "trackio")
     expected = {f"env/{package}": version(package) for package in packages}
     expected |= {"env/torchrl_trackio": torchrl_trackio.__version__, "env/python": platform.python_version()}
@@ -122,28 +122,22 @@ def test_nothing_secret(tmp_path: Path) -> None:
     assert str(home) not in text
 
 
-@pytest.mark.parametrize(
-    ("argument", "shown"),
-    [
-        ("lr=0.1", "lr=0.1"),
-        ("--seed=3", "--seed=3"),
-        ("wandb_key=abc", "'wandb_key=***'"),
-        ("+logger.hf_token=abc", "'+logger.hf_token=***'"),
-        ("--PASSWORD=abc", "'--PASSWORD=***'"),
-        ("server_url=http://h:1/?write_token=abc&x=1", "'server_url=http://h:1/?write_token=***&x=1'"),
-        ("url=https://me:pw@host/x", "'url=https://***@host/x'"),
-        ("kwargs={api_key: abc, lr: 1}", "'kwargs={api_key: ***, lr: 1}'"),
-        ("model=hf_abcdefghijklmnop", "'model=***'"),
-    ],
-)
-def test_arguments(argument: str, shown: str) -> None:
-    """Of an argument, what looks like a secret is left out, and nothing else."""
-    assert command_without_secrets(["/usr/bin/python3", "train.py", argument]) == f"python3 train.py {shown}"
-
-
-def test_code_on_the_command_line() -> None:
-    """Code given with `-c` is not recorded."""
-    assert command_without_secrets(["python", "-c", "token = 'x'", "a"]) == "python -c ... a"
+def test_process_that_multiprocessing_started(tmp_path: Path) -> None:
+    """The command is that of the script, also in torchrl's logger service, which runs in such a process."""
+    script = tmp_path / "train.py"
+    script.write_text("""if True:
+        import multiprocessing
+        from torchrl_trackio.environment import environment
+        def report():
+            print(environment()["env/command"])
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("spawn").Process(target=report)
+            process.start()
+            process.join()
+    """)
+    command = [sys.executable, "train.py", "lr=1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{Path(sys.executable).name} train.py lr=1\n"
 
 
 def test_users_own_entries_win(project: str) -> None:
@@ -158,15 +152,35 @@ def test_users_own_entries_win(project: str) -> None:
     assert reading.stored_config(project, "leaf")["env/torchrl"] == version("torchrl")
 
 
-def test_resumed_run(project: str) -> None:
-    """What a resumed run is recorded with does not become the user's hyperparameters, and is that of the last job."""
+@pytest.mark.parametrize("log_env", [True, False])
+def test_resumed_run(project: str, log_env: bool) -> None:
+    """The record does not become the user's hyperparameters; it is that of the last job that made one."""
     with TrackioLogger("run", project, config={"env": {"name": "A"}}) as logger:
         logger.log_scalar("x", 1.0)
-    with TrackioLogger("run", project, resume="must") as logger:
+    first = reading.stored_config(project)
+    with TrackioLogger("run", project, resume="must", log_env=log_env) as logger:
         logger.log_scalar("x", 2.0)
         assert logger.experiment.config == {"env": {"name": "A"}}
-    stored = reading.stored_config(project)
-    assert stored.items() >= {"env/name": "A", "env/python": platform.python_version()}.items()
+    assert reading.stored_config(project) == first
+
+
+def test_entry_that_the_next_job_has_not(tmp_path: Path) -> None:
+    """What a resumed job cannot find out stays recorded, and does not become the user's hyperparameter either."""
+    child = Child(tmp_path, prelude="")
+    code = """
+    import sys
+    from torchrl_trackio import TrackioLogger
+    sys.modules["__main__"].__file__ = %r
+    with TrackioLogger("run", "p", resume="allow", config={"lr": 1}) as logger:
+        logger.log_scalar("x", 1.0)
+        print("CONFIG", logger.experiment.config)
+    """
+    first = child.run(code % __file__)
+    commit = recorded(tmp_path).get("git_commit")
+    second = child.run(code % str(tmp_path / "script.py"))
+    assert [done.stdout.count("CONFIG {'lr': 1}") for done in (first, second)] == [1, 1], second.stderr
+    assert commit is not None
+    assert recorded(tmp_path)["git_commit"] == commit
 
 
 def test_spawned_worker_leaves_the_record_of_the_first(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import trackio
@@ -157,6 +159,12 @@ BAD: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "None": (None, {}, TypeError, f"{TYPE} None (NoneType)"),
     "text": ("<b>bold</b>", {}, TypeError, f"{TYPE} '<b>bold</b>' (str)"),
     "tensor": (torch.zeros(3), {}, TypeError, f"{TYPE} Tensor of shape (3,) and dtype torch.float32"),
+    "what has a figure that is an array": (
+        Namespace(figure=np.zeros(3)),
+        {},
+        TypeError,
+        f"{TYPE} Namespace(figure=array([0., 0., 0.])) (Namespace)",
+    ),
     "module": (sys, {}, TypeError, f"{TYPE} <module 'sys' (built-in)> (module)"),
     "caption": (trackio.Html("h"), {"caption": 5}, TypeError, "a caption must be a string, got 5 (int)"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from PIL import Image
 from torchrl.record.loggers import get_logger
 
 from reading import media, rows, series
-from torchrl_trackio import TrackioLogger
+from torchrl_trackio import TrackioLogger, TrackioWarning
 
 PROJECT = "test_images"
 _names = (f"image{number}" for number in itertools.count())
@@ -101,7 +102,6 @@ TYPES: dict[str, tuple[Any, int]] = {
     "float8": (full(0.5, torch.float8_e4m3fn), 128),
     "float a little beyond 1": (full(1.001, torch.float32), 255),
     "float to 255": (full(200.0, torch.float32), 200),
-    "negative float": (full(-0.5, torch.float32), 0),
     "NaN": (full(math.nan, torch.float32), 0),
     "infinity": (full(math.inf, torch.float32), 255),
     "requires grad": (full(0.8, torch.float32).requires_grad_(), 204),
@@ -121,6 +121,13 @@ def test_every_type_of_number(shared: TrackioLogger, image: Any, shade: int) -> 
     found, shown = pixels(stored(shared, image))
     assert found == "L"
     np.testing.assert_array_equal(shown, np.full((5, 7), shade))
+
+
+def test_negative_floats(shared: TrackioLogger) -> None:
+    """They are black, as where observations were normalised, and that is said."""
+    with pytest.warns(TrackioWarning, match=r"an image's negative values are black: map them to \[0, 1\]"):
+        path = stored(shared, torch.tensor([[-0.5, 0.2]]))
+    np.testing.assert_array_equal(pixels(path)[1], [[0, 51]])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -214,13 +221,18 @@ def test_images_may_be_changed_after_the_call(shared: TrackioLogger) -> None:
         np.testing.assert_array_equal(pixels(path)[1], np.full((5, 7), 9))
 
 
+def entry(path: Path) -> os.DirEntry[bytes]:
+    """A path in another form."""
+    return {found.name: found for found in os.scandir(os.fsencode(path.parent))}[os.fsencode(path.name)]
+
+
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="7" height="5"/>'
 
 
 @pytest.mark.parametrize(
     "name", ["a.png", "a.jpg", "a.gif", "a.webp", "a.bmp", "a.svg", "a png.called.jpg", "no-suffix"]
 )
-@pytest.mark.parametrize("kind", [str, Path], ids=["str", "Path"])
+@pytest.mark.parametrize("kind", [str, Path, entry], ids=["str", "Path", "other PathLike"])
 def test_a_file_that_browsers_show_is_stored_as_it_is(
     shared: TrackioLogger, tmp_path: Path, name: str, kind: Callable[[Path], Any]
 ) -> None:

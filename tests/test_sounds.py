@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import wave
 from collections.abc import Callable, Iterator
@@ -149,6 +150,11 @@ def encode(path: Path, codec: str, container: str, *, rate: int = 48000) -> None
         file.mux(stream.encode(None))
 
 
+def entry(path: Path) -> os.DirEntry[str]:
+    """A path in another form."""
+    return {found.name: found for found in os.scandir(path.parent)}[path.name]
+
+
 FILES = {"a.wav": ("pcm_s16le", "wav"), "a.mp3": ("libmp3lame", "mp3"), "a.ogg": ("libopus", "ogg")} | {
     "a.flac": ("flac", "flac"),
     "called.wav": ("libmp3lame", "mp3"),
@@ -156,7 +162,7 @@ FILES = {"a.wav": ("pcm_s16le", "wav"), "a.mp3": ("libmp3lame", "mp3"), "a.ogg":
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kind", [str, Path], ids=["str", "Path"])
+@pytest.mark.parametrize("kind", [str, Path, entry], ids=["str", "Path", "other PathLike"])
 def test_a_file_is_stored_as_it_is(
     shared: TrackioLogger, tmp_path: Path, name: str, kind: Callable[[Path], Any]
 ) -> None:

@@ -106,6 +106,16 @@ TABLES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         lazy_stack([TensorDict({"a": 1, "b": torch.zeros(2)}), TensorDict({"a": 2, "c": torch.ones(3)})]),
         [{"a": 1, "b": "[0.0, 0.0]", "c": None}, {"a": 2, "b": None, "c": "[1.0, 1.0, 1.0]"}],
     ),
+    "lazy stack of different lengths": (
+        lazy_stack([TensorDict({"a": torch.arange(size)}, [size]) for size in (2, 1)]),
+        [{"a": 0}, {"a": 1}, {"a": 0}],
+    ),
+    "empty tensordict": (TensorDict({"a": torch.zeros(0)}, [0]), []),
+    "empty tensordict with two batch dimensions": (TensorDict({"a": torch.zeros(2, 0, 3)}, [2, 0]), []),
+    "empty lazy stack": (lazy_stack([TensorDict({"a": torch.zeros(0)}, [0]), TensorDict(batch_size=[0])]), []),
+    "columns of views": ({"a": {1: 0.5, 2: 0.25}.keys(), "b": {1: 0.5, 2: 0.25}.values()}, AB),
+    "rows of a view": ({"first": AB[0], "second": AB[1]}.values(), AB),
+    "items": ({"x": 1, "y": 2}.items(), [{"0": "x", "1": 1}, {"0": "y", "1": 2}]),
     "Trackio's own": (trackio.Table(["x"], [[1], ["two"]]), [{"x": 1}, {"x": "two"}]),
     "no rows": ({"a": []}, []),
     "nothing": ([], []),
@@ -135,12 +145,15 @@ CELLS: dict[str, tuple[Any, Any]] = {
     "numpy number": (np.float32(0.1), 0.1),
     "numpy bool": (np.bool_(True), True),
     "0-d tensor": (torch.tensor(0.1), 0.1),
-    "bfloat16": (torch.tensor(0.5, dtype=torch.bfloat16), 0.5),
-    "float16": (torch.tensor(0.1, dtype=torch.float16), 0.099975586),
+    "bfloat16": (torch.tensor(0.1, dtype=torch.bfloat16), 0.1),
+    "float16": (torch.tensor(0.1, dtype=torch.float16), 0.1),
+    "float8": (torch.tensor(0.1).to(torch.float8_e4m3fn), 0.1),
+    "longdouble": (np.longdouble(0.1), 0.1),
     "float64": (torch.tensor(0.1, dtype=torch.float64), 0.1),
     "requires grad": (torch.nn.Parameter(torch.tensor([0.25])), 0.25),
     "negative view": (torch.tensor([1 + 2j]).conj().imag, -2.0),
     "complex": (torch.tensor(1 + 2j), "(1+2j)"),
+    "conjugate": (torch.tensor(0.1 + 2j).conj(), "(0.1-2j)"),
     "NaN": (math.nan, "NaN"),
     "NaN tensor": (torch.tensor(math.nan), "NaN"),
     "infinity": (math.inf, "Infinity"),
@@ -157,6 +170,9 @@ CELLS: dict[str, tuple[Any, Any]] = {
     "list": ([1, torch.tensor(0.1), "x"], "[1, 0.1, 'x']"),
     "empty list": ([], "[]"),
     "mapping": ({"a": torch.tensor([1, 2])}, "{'a': [1, 2]}"),
+    "view": ({"a": 0.1, "b": "x"}.values(), "[0.1, 'x']"),
+    "text like an address": ("<x at 0x1f>", "<x at 0x1f>"),
+    "text like an address in a list": (["<x at 0x1f>"], "['<x at 0x1f>']"),
     "date": (dt.date(2030, 1, 2), "2030-01-02"),
     "numpy date": (np.datetime64("2030-01-02"), "2030-01-02"),
     "path": (Path("a/b"), "a/b"),
@@ -176,7 +192,11 @@ def test_every_kind_of_cell(shared: TrackioLogger, cell: Any, expected: Any) -> 
 COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "float32": (torch.tensor([0.1, math.nan, -math.inf]), [0.1, "NaN", "-Infinity"]),
     "float64": (np.array([0.1, math.nan]), [0.1, "NaN"]),
-    "bfloat16": (torch.tensor([0.5, 1.0], dtype=torch.bfloat16), [0.5, 1.0]),
+    "bfloat16": (torch.tensor([0.1, 1e30], dtype=torch.bfloat16), [0.1, 1e30]),
+    "float16": (torch.tensor([0.1, 65504.0], dtype=torch.float16), [0.1, 65500.0]),
+    "float16 vectors": (torch.tensor([[0.1, 0.2]], dtype=torch.float16), ["[0.1, 0.2]"]),
+    "longdouble": (np.array([0.1, 0.2], np.longdouble), [0.1, 0.2]),
+    "complex": (torch.tensor([1 + 2j, 0.1]), ["(1+2j)", "(0.1+0j)"]),
     "big-endian": (np.array([1, 2], ">i4"), [1, 2]),
     "bool": (torch.tensor([True, False]), [True, False]),
     "int64": (torch.tensor([1, 2**60]), [1, "1152921504606846976"]),
@@ -252,11 +272,20 @@ def test_dataframes(shared: TrackioLogger, code: str, expected: list[dict[str, A
     assert stored(shared, eval(code, {"pd": pd, "np": np})) == expected
 
 
-def test_a_frame_with_two_columns_of_one_name_is_refused(shared: TrackioLogger) -> None:
-    """One of them would be lost."""
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pd.DataFrame([[1, 2]], columns=['a', 'a'])",
+        "pd.DataFrame({'a': [1]}, index=pd.Index(['p'], name='a'))",
+        "pd.DataFrame({'a': [1]}, index=pd.MultiIndex.from_tuples([(2, 3)], names=['b', 'a']))",
+    ],
+    ids=["columns", "index", "one of the indexes"],
+)
+def test_a_frame_with_two_columns_of_one_name_is_refused(shared: TrackioLogger, code: str) -> None:
+    """One of them would be lost; an index is a column, too."""
     pd = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=r"^two columns of a table would both be named 'a': rename one of them$"):
-        shared.log_table("t", pd.DataFrame([[1, 2]], columns=["a", "a"]))
+        shared.log_table("t", eval(code, {"pd": pd}))
 
 
 def test_a_table_may_be_changed_after_the_call(shared: TrackioLogger) -> None:
@@ -349,6 +378,12 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "1-d tensor": (torch.zeros(3), TypeError, re.escape(f"{KINDS} Tensor of shape (3,) and dtype torch.float32")),
     "different rows": ([[1], {"a": 1}], TypeError, re.escape(f"{KINDS} [[1], {{'a': 1}}] (list)")),
     "object": ({"a": [object()]}, TypeError, re.escape(f"{CELL} <object object at")),
+    "object in a list": ({"a": [[1, object()]]}, TypeError, re.escape(f"{CELL} <object object at")),
+    "function": ({"a": [lambda: 0]}, TypeError, re.escape(f"{CELL} <function <lambda> at")),
+    "generator": ((row for row in AB), TypeError, re.escape(f"{KINDS} <generator object")),
+    "generator as a column": ({"a": (number for number in (1, 2))}, TypeError, re.escape(f"{CELL} <generator object")),
+    "iterator as a column": ({"a": itertools.count()}, TypeError, re.escape(f"{CELL} count(0) (count): log other")),
+    "iterator in a cell": ([{"a": [map(str, (1, 2))]}], TypeError, re.escape(f"{CELL} <map object")),
     "other media": ({"a": [trackio.Html("x")]}, TypeError, re.escape(CELL)),
     "text that raises": ({"a": [Unspeakable()]}, TypeError, "the text of a Unspeakable .* cannot be had: KeyError"),
     "meta column": (

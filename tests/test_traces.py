@@ -28,7 +28,7 @@ from torchrl.modules.llm.policies import ChatHistory
 import reading
 from children import Child
 from servers import Server
-from torchrl_trackio import TrackioLogger
+from torchrl_trackio import TrackioLogger, TrackioWarning
 
 _names = (f"trace{number}" for number in itertools.count())
 PROJECT = "traces-of-tests"  # Trackio reserves names that end in _traces
@@ -150,7 +150,43 @@ def test_answers_of_tools_name_their_calls(log: Any, build: Any, answers: Any, e
     if build is not list and any("tool_call_id" in answer for answer in answers):
         pytest.skip("a History has no tool_call_id")
     asked = {"role": "assistant", "content": "", "tool_calls": [CALL, {**CALL, "id": "c2"}]}
-    assert log(build([asked, *answers])) == [talk([asked, *expected])]
+    said = {**asked, "content": "add(a=17, b=25), add(a=17, b=25)"}
+    assert log(build([asked, *answers])) == [talk([said, *expected])]
+
+
+@pytest.mark.parametrize(
+    ("content", "call", "text"),
+    [
+        ("", {"name": "add", "arguments": {"a": 1, "b": "x"}}, "add(a=1, b='x')"),
+        (None, {"function": {"name": "add", "arguments": '{"a": 1}'}}, 'add({"a": 1})'),
+        (None, {"function": {"name": "stop"}}, "stop()"),
+        ("", {"kind": "unknown"}, "{'kind': 'unknown', 'id': 'call-0-0'}"),
+        ("I add.", {"name": "add", "arguments": {}}, "I add."),
+    ],
+    ids=["flat", "text", "no arguments", "unknown", "with a text"],
+)
+def test_message_of_calls_only(log: Any, content: str | None, call: dict[str, Any], text: str) -> None:
+    """Its text is the calls, since the dashboard's list would call it no response; another text stays."""
+    (trace,) = log([{"role": "assistant", "content": content, "tool_calls": [call]}])
+    assert trace["messages"][0]["content"] == text
+
+
+@pytest.mark.parametrize("reward", [[1.0, 0.5], (1.0, 0.5), torch.tensor([[1.0], [0.5]]), np.array([1.0, 0.5])])
+def test_metadata_of_each_of_several(log: Any, reward: Any) -> None:
+    """Of what has one element for each trace, each gets its own; everything else is of all."""
+    metadata = {"reward": reward, "seeds": [1, 2, 3], "text": "ab", "vectors": [[1, 2], [3, 4]]}
+    found = [trace["metadata"] for trace in log([HELLO, HELLO], metadata=metadata)]
+    shared = {"seeds": [1, 2, 3], "text": "ab"}
+    assert found == [
+        {"reward": 1.0, "vectors": [1, 2], **shared},
+        {"reward": 0.5, "vectors": [3, 4], **shared},
+    ]
+
+
+def test_metadata_of_one(log: Any) -> None:
+    """A single trace gets lists as they are."""
+    (trace,) = log(HELLO, metadata={"rewards": [1.0]})
+    assert trace["metadata"] == {"rewards": [1.0]}
 
 
 def test_calls_without_ids_get_some(log: Any) -> None:
@@ -189,6 +225,7 @@ VALUES = {
     "tensor": (torch.tensor([[1, 2]]), [[1, 2]]),
     "0-d tensor": (torch.tensor(0.5), 0.5),
     "big tensor": (torch.zeros(2000), "Tensor of shape (2000,) and dtype torch.float32"),
+    "tensor of float32": (torch.tensor([0.1]), [0.1]),
     "array": (np.arange(3), [0, 1, 2]),
     "NumPy number": (np.float32(0.5), 0.5),
     "infinity": (math.inf, "Infinity"),
@@ -260,7 +297,7 @@ def test_rewards_numbers_and_texts_of_a_batch(log: Any) -> None:
 
 
 def test_rewards_of_each_token(log: Any) -> None:
-    """Of as many numbers as there are tokens, equal ones are one, and the rewards are summed up, too."""
+    """Of as many numbers as there are tokens, equal ones are one, and different rewards are summed up, too."""
     each = [
         TensorDict(history=History.from_chats(HELLO), reward=torch.arange(n).float(), advantage=torch.full((n, 1), 0.5))
         for n in (2, 3)
@@ -269,6 +306,27 @@ def test_rewards_of_each_token(log: Any) -> None:
         talk(HELLO, reward=[0.0, 1.0], advantage=0.5, **{"return": 1.0}),
         talk(HELLO, reward=[0.0, 1.0, 2.0], advantage=0.5, **{"return": 3.0}),
     ]
+
+
+OF_TOKENS: dict[str, tuple[torch.Tensor, dict[str, Any]]] = {
+    "repeated for each token": (torch.ones(2, 512, 1), {"reward": 1.0}),
+    "at the last token": (torch.eye(9)[-1].expand(2, 9), {"reward": [0.0] * 8 + [1.0], "return": 1.0}),
+    "too many": (torch.arange(512.0).expand(2, -1), {"reward": "512 numbers from 0 to 511", "return": 130816.0}),
+}
+
+
+@pytest.mark.parametrize(("reward", "expected"), OF_TOKENS.values(), ids=OF_TOKENS)
+def test_the_return_of_rewards_of_tokens(log: Any, reward: torch.Tensor, expected: dict[str, Any]) -> None:
+    """A reward that was repeated for each token is one reward; others are summed up, however many."""
+    assert log(batch(history(SUM, HELLO), reward=reward)) == [talk(STORED_SUM, **expected), talk(HELLO, **expected)]
+
+
+def test_rewards_of_tokens_over_several_turns(log: Any) -> None:
+    """Each turn's reward counts once in the return; turns of few and of too many numbers stand beside each other."""
+    many = torch.nested.nested_tensor([torch.arange(512.0), torch.ones(3)], layout=torch.jagged)
+    td = batch(history(HELLO[:1], HELLO), reward=torch.tensor([[1.0] * 8, [0.5] * 8]), advantage=many)
+    advantage = ["512 numbers from 0 to 511", 1.0]
+    assert log(td) == [talk(HELLO, reward=[1.0, 0.5], advantage=advantage, **{"return": 1.5})]
 
 
 def test_a_conversation_under_any_key(log: Any) -> None:
@@ -306,7 +364,7 @@ def test_a_rollout_of_several_turns_is_one_conversation(log: Any, row: bool) -> 
     start = env.reset(TensorDict(query=["17 + 25?", "Hello"], batch_size=(2,)))
     rollout = env.rollout(2, chat_policy, auto_reset=False, tensordict=start)
     turn = [
-        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "assistant", "content": "add(a=17, b=25)", "tool_calls": [CALL]},
         {"role": "tool", "content": "42", "tool_call_id": "c1"},
     ]
     system, greeting = {"role": "system", "content": "Add."}, HELLO[1]
@@ -342,9 +400,9 @@ def test_an_episode_has_a_span_for_each_step(log: Any) -> None:
         {"role": "user", "content": "Episode of 3 steps"},
         {"role": "assistant", "content": f"return {total:.6g}, not done"},
     ]
-    assert [span["name"] for span in trace["spans"]] == [f"step {i}: reward {r:.6g}" for i, r in enumerate(rewards)]
     for step, span in enumerate(trace["spans"]):
         assert span["id"] == f"step-{step}"
+        assert span["name"] == f"step {step}: reward {span['output']['reward']:.6g}"
         assert span["kind"] == "span"
         observation = rollout["observation"][step].tolist()
         action = rollout["action"][step].item()
@@ -417,6 +475,76 @@ def test_episodes_of_one_step(log: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("observed", [{}, {"observation": torch.zeros(4, 3)}], ids=["no", "a constant"])
+def test_short_episodes_that_look_alike_are_kept(log: Any, observed: dict[str, torch.Tensor]) -> None:
+    """Of one step each after one of two; only what has observed something else since its beginning can have waited."""
+    after = TensorDict(reward=torch.ones(4, 1), done=flag(0, 1, 1, 1), batch_size=(4,))
+    rollout = TensorDict(action=torch.zeros(4, 1), next=after, batch_size=(4,), **observed)
+    assert [metadata["length"] for metadata in episodes(log, rollout)] == [2, 1, 1]
+
+
+RETURNS = {
+    "bool": (torch.ones(300, 1).bool(), 300),
+    "int8": (torch.full((300, 1), 100, dtype=torch.int8), 30_000),
+    "uint8": (torch.full((300, 1), 200, dtype=torch.uint8), 60_000),
+    "int64 of two agents": (torch.tensor([[2**53, 1], [1, 1]]), [2**53 + 1, 2]),
+    "float16": (torch.full((300, 1), 500, dtype=torch.float16), 150_000.0),
+    "bfloat16": (torch.full((300, 1), 1, dtype=torch.bfloat16), 300.0),
+    "float32": (torch.full((300, 1), 0.1), 30.0),
+    "float64": (torch.tensor([[0.1], [0.2]], dtype=torch.float64), 0.1 + 0.2),
+}
+
+
+@pytest.mark.parametrize(("reward", "expected"), RETURNS.values(), ids=RETURNS)
+def test_the_return_of_rewards_of_every_dtype(log: Any, reward: torch.Tensor, expected: Any) -> None:
+    """The sum is not bound to what the rewards' dtype can hold."""
+    (trace,) = log(TensorDict(reward=reward, batch_size=reward.shape[:1]))
+    assert trace["metadata"]["return"] == expected
+
+
+def control(*size: int, done: bool = False) -> TensorDict:
+    """A rollout with 8 observations and 2 actions a step, of which the last of each row, or every one, is done."""
+    last = torch.arange(size[-1])[:, None].expand(*size, 1) == size[-1] - 1
+    end = {"done": last | done, "terminated": last | done, "truncated": torch.zeros(*size, 1).bool()}
+    after = TensorDict(reward=torch.ones(*size, 1), observation=torch.rand(*size, 8), **end, batch_size=size)
+    begun = {"observation": torch.rand(*size, 8), "action": torch.rand(*size, 2)}
+    return TensorDict(**begun, next=after, batch_size=size)
+
+
+MANY: dict[str, tuple[Callable[[], Any], int, str | None]] = {
+    "environments": (lambda: control(100, 3), 32, "the first 32 of a batch of 100 x 3 steps"),
+    "episodes of a row": (lambda: control(100, done=True), 32, "the first 32 of a batch of 100 steps"),
+    "rollouts": (lambda: [control(2)] * 30 + [control(4, 2)], 32, "the first 2 of a batch of 4 x 2 steps"),
+    "no more than are stored": (lambda: control(32, 3), 32, None),
+}
+
+
+@pytest.mark.parametrize(("build", "count", "said"), MANY.values(), ids=MANY)
+def test_many_episodes_are_cut_and_say_so(log: Any, build: Callable[[], Any], count: int, said: str | None) -> None:
+    """The first 32 episodes of a call are stored; the metadata says of what, and a warning that there were more."""
+    if said is None:
+        stored = log(build())
+    else:
+        with pytest.warns(TrackioWarning, match="log_trace stores the first 32 episodes of a call"):
+            stored = log(build())
+    assert len(stored) == count
+    assert stored[-1]["metadata"].get("episodes") == said
+    assert all(span["output"]["reward"] == 1.0 for trace in stored for span in trace["spans"])
+
+
+def test_conversations_are_all_stored(log: Any) -> None:
+    """A batch of GRPO: the dashboard shows them by pages."""
+    assert log(history(*[HELLO] * 512)) == [talk(HELLO)] * 512
+
+
+def test_big_values_of_different_shapes_are_described(log: Any) -> None:
+    """What has over 16 numbers at any step is not written out where its shape changes, either."""
+    steps = [TensorDict(points=torch.zeros(number), reward=torch.ones(1)) for number in (3, 17)]
+    (trace,) = log(LazyStackedTensorDict(*steps))
+    assert list(trace["metadata"]["not shown"]) == ["points"]
+    assert [span["input"] for span in trace["spans"]] == [{}, {}]
+
+
 def test_the_padding_of_split_trajectories_is_left_out(log: Any) -> None:
     """Only the steps under the mask are steps."""
     after = TensorDict(reward=torch.ones(2, 4, 1), done=torch.zeros(2, 4, 1).bool(), batch_size=(2, 4))
@@ -478,6 +606,25 @@ WRONG = {
     "list of numbers": (lambda: [3, 4], TypeError, r"got 3 \(int\)"),
     "empty list": (list, ValueError, "got an empty list"),
     "empty conversation in a list": (lambda: [HELLO, []], ValueError, "got an empty list"),
+    "generator": (lambda: (message for message in HELLO), TypeError, r"\(generator\): make a list of it"),
+    "view": (lambda: {0: HELLO}.values(), TypeError, r"\(dict_values\): make a list of it"),
+    "role of None": (
+        lambda: [HELLO[0], {"role": None, "content": "x"}],
+        ValueError,
+        r"message 1 has no role, got \{'role': None, 'content': 'x'\} \(dict\): give it a 'role'",
+    ),
+    "no steps": (lambda: control(0), ValueError, r"at least one step, got one of batch size \(0,\)"),
+    "no environments": (lambda: control(0, 5), ValueError, r"at least one step, got one of batch size \(0, 5\)"),
+    "padding alone": (
+        lambda: TensorDict(reward=torch.ones(2, 3), mask=torch.zeros(2, 3).bool(), batch_size=(2, 3)),
+        ValueError,
+        r"at least one step, got one of batch size \(2, 3\)",
+    ),
+    "no conversations": (
+        lambda: TensorDict(chat=ChatHistory(batch_size=(0, 2)), batch_size=(0, 2)),
+        ValueError,
+        r"got a TensorDict of batch size \(0, 2\), which holds none",
+    ),
     "no role": (lambda: [{"content": "x"}], ValueError, r"message 0 has no role, got \{'content': 'x'\}"),
     "empty ChatHistory": (lambda: ChatHistory(batch_size=(1,)), ValueError, "set its full, or its prompt and response"),
     "tensordict of neither": (
@@ -513,17 +660,36 @@ def test_torchrl_s_llm_modules_are_not_imported(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("what", ["64 conversations", "500 steps"])
-def test_what_a_call_costs(logger: TrackioLogger, what: str) -> None:
-    """The calling thread computes for no more than 60 ms: about 12 on an idle machine."""
-    entries = {"action": torch.rand(500, 1), "observation": torch.rand(500, 8), "reward": torch.rand(500, 1)}
-    trace = TensorDict(entries, batch_size=(500,)) if what == "500 steps" else history(*[SUM] * 64)
-    costs = []
-    for _ in range(4):
+COSTS: dict[str, tuple[Callable[[], Any], float]] = {
+    "64 conversations": (lambda: history(*[SUM] * 64), 0.06),
+    "500 steps": (lambda: control(500), 0.06),
+    "64 environments": (lambda: control(64, 200), 0.5),
+    "1024 environments": (lambda: control(1024, 200), 0.5),
+    "100,000 steps of a row": (lambda: control(100_000), 0.06),
+    "100,000 episodes of a row": (lambda: control(100_000, done=True), 0.2),
+    "512 conversations with token ids": (
+        lambda: TensorDict(
+            history=history(*[HELLO] * 512),
+            ids=torch.ones(512, 4096).long(),
+            reward=torch.ones(512, 4096),
+            advantage=torch.arange(4096.0).expand(512, -1),
+            batch_size=(512,),
+        ),
+        0.5,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:log_trace stores the first 32 episodes")
+@pytest.mark.parametrize(("build", "most"), COSTS.values(), ids=COSTS)
+def test_what_a_call_costs(logger: TrackioLogger, build: Callable[[], Any], most: float) -> None:
+    """The calling thread computes for no more than that many seconds: on an idle machine, for a third of it or less."""
+    trace, name, costs = build(), next(_names), []
+    for _ in range(3):
         start = time.thread_time()
-        logger.log_trace(f"costs of {what}", trace)
+        logger.log_trace(name, trace)
         costs.append(time.thread_time() - start)
-    assert min(costs) < 0.06
+    assert min(costs) < most
 
 
 @pytest.fixture

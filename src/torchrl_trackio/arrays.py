@@ -32,6 +32,32 @@ def to_python(value: Any) -> Any:
     return value
 
 
+def rounded_numbers(data: torch.Tensor | np.ndarray) -> Any:
+    """Python numbers, nested as the dimensions are, with the digits that the dtype holds: 0.1 of float32 is 0.1.
+
+    Each is the shortest that its dtype reads back as the same number.
+    """
+    if isinstance(data, torch.Tensor):
+        data = data.detach().cpu().resolve_neg().resolve_conj()
+        if data.is_floating_point() and data.dtype not in (torch.float64, torch.float32, torch.float16):
+            return _rounded(data).tolist()
+        data = data.numpy()
+    if data.dtype.kind == "f" and data.dtype.itemsize < 8:
+        data = data.astype(str).astype(float)
+    return data.tolist()
+
+
+def _rounded(tensor: torch.Tensor) -> torch.Tensor:
+    """The same of bfloat16 and float8, which have no numpy form: at most 4 digits."""
+    exact = tensor.double()
+    rounded = exact
+    for digits in (4, 3, 2, 1):
+        texts = [f"{number:.{digits}g}" for number in exact.flatten().tolist()]
+        shorter = torch.tensor(list(map(float, texts)), dtype=torch.float64).reshape(exact.shape)
+        rounded = torch.where(shorter.to(tensor.dtype).double() == exact, shorter, rounded)
+    return rounded
+
+
 def numbers(data: Any) -> np.ndarray:
     """A private, flat copy of real numbers."""
     if isinstance(data, torch.Tensor):

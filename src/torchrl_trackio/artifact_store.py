@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trackio
 from trackio.cas import blob_path
 from trackio.sqlite_storage import SQLiteStorage
 
+from torchrl_trackio.artifacts import improves
+
 _SECONDS = 3.0  # after the start of a run, the longest that a version waits for the server's first answer
 _PAUSE_SECONDS = 0.05
 
-Aliases = Callable[[], Sequence[str]]  # asked when the version is stored, since that of the best may depend on others
+Checkpoint = Mapping[str, Any] | None  # from artifacts.checkpoint_metadata
 
 
 class ArtifactStore:
@@ -21,21 +24,26 @@ class ArtifactStore:
 
     def __init__(self, run: trackio.Run) -> None:
         self._run = run
+        self._one_at_a_time = threading.Lock()  # between finding out what is the best, and saying so
 
-    def log(self, artifact: trackio.Artifact, aliases: Aliases) -> trackio.Artifact:
-        """Store a version.
+    def log(self, artifact: trackio.Artifact, aliases: list[str], checkpoint: Checkpoint = None) -> trackio.Artifact:
+        """Store a version; of a checkpoint, as ``best`` if its metric is better than that one's.
 
         Raises:
             ValueError: if a name, an alias or the files are none that Trackio takes.
             Exception: whatever the store raises.
         """
-        return self._run.log_artifact(artifact, aliases=list(aliases()))
+        with self._one_at_a_time:
+            return self._run.log_artifact(artifact, aliases=self._aliases(artifact.name, aliases, checkpoint))
 
-    def metadata(self, name: str, alias: str) -> dict[str, Any] | None:
-        """The metadata of a stored version; ``None`` without one."""
-        return (self._stored(name, alias) or {}).get("metadata")
+    def _aliases(self, name: str, aliases: list[str], checkpoint: Checkpoint) -> list[str]:
+        if checkpoint is None or "metric" not in checkpoint:
+            return aliases
+        best = self._stored(name, "best") or {}
+        return [*aliases, "best"] if improves(checkpoint, best.get("metadata")) else aliases
 
     def _stored(self, name: str, alias: str) -> dict[str, Any] | None:
+        SQLiteStorage.init_db(self._run.project)  # another run may be at it: then there is no table yet
         found: dict[str, Any] | None = SQLiteStorage.get_artifact_manifest(self._run.project, name, alias)
         return found
 
@@ -45,7 +53,7 @@ class ServerArtifactStore(ArtifactStore):
 
     Args:
         run: the run.
-        ask: asks the server's function of that name, with arguments by name.
+        ask: asks the server's function of that name, with arguments by name; raises after 3 s without an answer.
         on_failure: told of what keeps a version from being stored now.
     """
 
@@ -54,25 +62,22 @@ class ServerArtifactStore(ArtifactStore):
         self._ask = ask
         self._on_failure = on_failure
         self._patience = time.monotonic() + _SECONDS
-        self._kept: list[tuple[dict[str, Any], Aliases]] = []
+        self._kept: list[tuple[dict[str, Any], list[str], Checkpoint]] = []
 
     @property
     def kept(self) -> int:
         """How many versions wait for the server."""
         return len(self._kept)
 
-    def log(self, artifact: trackio.Artifact, aliases: Aliases) -> trackio.Artifact:
+    def log(self, artifact: trackio.Artifact, aliases: list[str], checkpoint: Checkpoint = None) -> trackio.Artifact:
         """Store a version, or keep it: its files on disk, its name and aliases in this process."""
         try:
-            if not self._has_answered():
-                raise ConnectionError("it has not answered yet")
-            if self._kept:
-                raise ConnectionError("earlier ones still wait")
-            return super().log(artifact, aliases)
+            self._check_server(artifact.name)
+            return super().log(artifact, aliases, checkpoint)
         except (TypeError, ValueError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever the network raises
-            self._keep(artifact, aliases)
+            self._keep(artifact, aliases, checkpoint)
             self._on_failure(artifact.name, error)
             return artifact
 
@@ -83,17 +88,22 @@ class ServerArtifactStore(ArtifactStore):
             Exception: whatever the network raises.
         """
         while self._kept:
-            version, aliases = self._kept[0]
-            self._run._client.predict(api_name="/artifact_log", aliases=list(aliases()), **version)
+            version, aliases, checkpoint = self._kept[0]
+            aliases = self._aliases(version["name"], aliases, checkpoint)
+            self._run._client.predict(api_name="/artifact_log", aliases=aliases, **version)
             del self._kept[0]
 
-    def _has_answered(self) -> bool:
-        """Whether the server was ever there; asked for the first time, wait: Trackio would wait 60 s each time."""
+    def _check_server(self, name: str) -> None:
+        """Raise a ``ConnectionError`` if the server is not there: Trackio would wait a minute for it."""
         while self._run._client is None and time.monotonic() < self._patience:
             time.sleep(_PAUSE_SECONDS)
-        return self._run._client is not None
+        if self._run._client is None:
+            raise ConnectionError("it has not answered yet")
+        if self._kept:
+            raise ConnectionError("earlier ones still wait")
+        self._stored(name, "latest")
 
-    def _keep(self, artifact: trackio.Artifact, aliases: Aliases) -> None:
+    def _keep(self, artifact: trackio.Artifact, aliases: list[str], checkpoint: Checkpoint) -> None:
         run = self._run
         manifest = artifact._build_manifest(run.project)
         digests = [file["digest"] for file in manifest if "ref" not in file]
@@ -106,7 +116,7 @@ class ServerArtifactStore(ArtifactStore):
         )
         version = {key: getattr(artifact, key) for key in ("name", "type", "description", "metadata")}
         version.update(project=run.project, run_name=run.name, run_id=run.id, manifest=manifest, hf_token=None)
-        self._kept.append((version, aliases))
+        self._kept.append((version, aliases, checkpoint))
         run._has_local_buffer = True
 
     def _stored(self, name: str, alias: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
 import re
 import tempfile
@@ -15,12 +16,14 @@ from typing import Any
 import torch
 import trackio
 from tensordict import is_tensor_collection
+from trackio import cas
+from trackio.utils import TRACKIO_DIR
 
 from torchrl_trackio.arrays import describe
 from torchrl_trackio.values import to_scalar
 
 STATE_FILE = "state_dict.pt"
-CHECKPOINT_FILE = "checkpoint.json"
+CHECKPOINT_FILE = "log_checkpoint.json"
 _LONGEST_SLUG = 80  # characters of a run's name that are in an artifact's
 
 
@@ -46,14 +49,18 @@ def new_artifact(
         ValueError: if a name has other characters than letters, digits, ``.``, ``-`` and ``_``.
     """
     if isinstance(source, trackio.Artifact):
+        if source.version is not None:
+            raise ValueError(f"artifact {source.qualified_name!r} is stored already: make a new one")
         source.metadata.update(checkpoint or {})
         return source
-    if not (isinstance(source, (str, Path)) or is_tensor_collection(source) or _has_state(source)):
+    if not isinstance(type, str):
+        raise TypeError(f"an artifact's type must be a string, got {describe(type)}")
+    if not (isinstance(source, (str, os.PathLike)) or is_tensor_collection(source) or _has_state(source)):
         raise TypeError(
             "an artifact is a path, a module or other object with a state_dict, a mapping of such, or a tensordict; "
             f"got {describe(source)}: save it to a file, and pass its path"
         )
-    if name is None and isinstance(source, (str, Path)):
+    if name is None and isinstance(source, (str, os.PathLike)):
         name = _slug(Path(source).resolve().name)
     elif name is None:
         name = f"{type}-{_slug(run[0])}-{run[1][:8]}"
@@ -67,25 +74,25 @@ def filled(
     """The artifact with its files, for as long as the block lasts.
 
     An object's state is written by :func:`torch.save` as ``state_dict.pt``, a tensordict by its ``memmap``, and what is
-    stored with a checkpoint as ``checkpoint.json``, too, so that no two checkpoints have the same content.
+    stored with a checkpoint as ``log_checkpoint.json``, too: what has the content of an older version would be no new
+    one.
 
     Raises:
         TypeError: if the state of the source cannot be saved.
         ValueError: if there is no such file.
+        OSError: if the disk is full.
     """
     if artifact is source:
         yield artifact
         return
-    with tempfile.TemporaryDirectory(prefix="torchrl-trackio-") as name:
+    TRACKIO_DIR.mkdir(parents=True, exist_ok=True)  # the folder for temporary files may have less room than it has
+    with tempfile.TemporaryDirectory(prefix=".torchrl-trackio-", dir=TRACKIO_DIR) as name:
         folder = Path(name)
-        if isinstance(source, (str, Path)):
-            path = Path(source).expanduser()
-            _add(artifact, path)
-            folder_has_one = (path / CHECKPOINT_FILE).exists()
+        if isinstance(source, (str, os.PathLike)):
+            _add(artifact, Path(source).expanduser())
         else:
             _write(source, folder)
-            folder_has_one = False
-        if checkpoint is not None and not folder_has_one:
+        if checkpoint is not None:
             (folder / CHECKPOINT_FILE).write_text(json.dumps(checkpoint))
         if any(folder.iterdir()):
             artifact.add_dir(folder)
@@ -139,7 +146,10 @@ def checkpoint_metadata(step: int, metric: Any, mode: str) -> dict[str, Any]:
         raise ValueError(f"mode must be 'max' or 'min', got {mode!r}")
     if metric is None:
         return {"step": step}
-    number = to_scalar(metric)
+    try:
+        number = to_scalar(metric)
+    except TypeError as error:
+        raise TypeError(f"metric is the number that the checkpoint has reached: {error}") from None
     return {"step": step, "metric": number if math.isfinite(number) else str(number), "mode": mode}
 
 
@@ -158,10 +168,11 @@ def checked_aliases(aliases: Sequence[str] | None) -> list[str]:
 
     Raises:
         TypeError: if it is no list or tuple of strings.
+        ValueError: if one has other characters than letters, digits, ``.``, ``-`` and ``_``, or is ``v`` and a number.
     """
     if not isinstance(aliases, (list, tuple, type(None))) or any(not isinstance(alias, str) for alias in aliases or ()):
         raise TypeError(f"aliases must be a list of strings, as ['candidate'], got {describe(aliases)}")
-    return list(aliases or ())
+    return cas.validate_aliases(aliases)  # type: ignore[no-any-return]
 
 
 def _slug(name: str) -> str:

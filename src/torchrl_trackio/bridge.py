@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def bridge(module: ModuleType) -> None:
     """Make a module of torchrl that was just imported find the plugins."""
-    if not _torchrl_reads_the_group():
+    if not torchrl_reads_the_group():
         _BRIDGES[module.__name__](module)
 
 
-def _torchrl_reads_the_group() -> bool:
+def torchrl_reads_the_group() -> bool:
     """Whether torchrl needs no bridge any more: the module of its ``get_logger`` names the group."""
     try:
         return f'"{GROUP}"' in inspect.getsource(sys.modules["torchrl.record.loggers.utils"]).replace("'", '"')

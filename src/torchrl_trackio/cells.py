@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,20 @@ import torch
 import trackio
 from trackio.media import TrackioMedia
 
-from torchrl_trackio.arrays import describe, is_plain, size_of
+from torchrl_trackio.arrays import describe, is_plain, rounded_numbers, size_of
 from torchrl_trackio.names import check_text
+
+VIEWS = (KeysView, ValuesView, ItemsView)  # of mappings: lists in all but name
 
 _IMAGES = (trackio.Image, trackio.Object3D)
 _UNSHOWN = (TrackioMedia, trackio.Histogram, trackio.Markdown, trackio.Table, trackio.Trace)
 _EXACT = range(-(2**53), 2**53 + 1)  # integers that a browser shows as they are
 _MOST_NUMBERS = 16  # of a tensor, in one cell
+_ADDRESS = re.compile("<.* at 0x[0-9a-f]+.*>", re.DOTALL | re.IGNORECASE)  # the text of what has none of its own
+
+
+class _NoTextError(TypeError):
+    pass
 
 
 def to_cell(value: Any) -> Any:
@@ -31,7 +39,8 @@ def to_cell(value: Any) -> Any:
             shows 250 characters; and so do integers beyond 2**53, which browsers round.
 
     Raises:
-        TypeError: if it has no text, or is media that the dashboard does not show in a table.
+        TypeError: if it has no text, as functions, or is an iterator, or media that the dashboard does not show in a
+            table.
         ValueError: if a text is no valid Unicode.
     """
     if value is None or isinstance(value, bool):
@@ -56,16 +65,17 @@ def to_cells(column: torch.Tensor | np.ndarray) -> list[Any]:
     width = math.prod(column.shape[1:])
     if width > _MOST_NUMBERS:
         return [describe(element) for element in column]
-    column = _on_cpu(column)
+    column = column.detach().cpu() if isinstance(column, torch.Tensor) else column
     if width != 1:
         return [to_cell(element) for element in column]
-    array = np.asarray(column).reshape(-1)
-    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
-        return [float(str(number)) for number in array]  # 0.1 rather than 0.10000000149011612
-    if array.dtype.kind in "Mmc":
-        return [str(element) for element in array]
-    cells: list[Any] = array.tolist()
-    return cells if array.dtype.kind in "bf" else [to_cell(cell) for cell in cells]
+    column = column.reshape(-1)
+    if isinstance(column, torch.Tensor) and column.is_complex():
+        column = column.resolve_conj().resolve_neg().numpy()
+    if isinstance(column, np.ndarray) and column.dtype.kind in "Mmc":
+        return [str(element) for element in column]
+    if column.dtype == np.longdouble:
+        column = column.astype(float)
+    return [to_cell(cell) for cell in rounded_numbers(column)]
 
 
 def _read(value: torch.Tensor | np.ndarray | np.generic) -> Any:
@@ -82,35 +92,28 @@ def _check(value: Any) -> None:
         raise TypeError(f"a table takes dense tensors with values, got {describe(value)}")
 
 
-def _on_cpu(value: torch.Tensor | np.ndarray) -> torch.Tensor | np.ndarray:
-    if not isinstance(value, torch.Tensor):
-        return value
-    value = value.detach()
-    if value.is_floating_point() and value.dtype.itemsize < 4:
-        value = value.float()  # of which numpy does not have all
-    return value.cpu().resolve_neg().resolve_conj()
-
-
 def _text(value: Any) -> str:
-    kind = type(value)
-    speechless = all(getattr(kind, name) is getattr(object, name) for name in ("__str__", "__repr__"))
-    if speechless or isinstance(value, _UNSHOWN):
-        raise TypeError(
-            "a table's cell takes a number, text, None, a tensor, an Image or what has a text of its own; "
-            f"got {describe(value)}: log other media by themselves"
-        )
     try:
-        text = str(_plain(value))
+        text = str(_plain(value, str))
+    except _NoTextError as error:
+        raise TypeError(*error.args) from None
     except Exception as error:  # noqa: BLE001 - an object's own code can raise anything
-        raise TypeError(f"the text of a {kind.__name__} for a table's cell cannot be had: {error!r}") from None
+        raise TypeError(f"the text of a {type(value).__name__} for a table's cell cannot be had: {error!r}") from None
     check_text("text", text)
     return text
 
 
-def _plain(value: Any) -> Any:
-    """Lists and mappings with numbers in the place of tensors."""
+def _plain(value: Any, say: Callable[[Any], str] = repr) -> Any:
+    """Lists and mappings with numbers in the place of tensors; nothing in them is without a text."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, *VIEWS)):
         return [_plain(item) for item in value]
-    return _read(value) if isinstance(value, (torch.Tensor, np.ndarray, np.generic)) else value
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        return _read(value)
+    if isinstance(value, (*_UNSHOWN, Iterator)) or (not isinstance(value, str) and _ADDRESS.fullmatch(say(value))):
+        raise _NoTextError(
+            "a table's cell takes a number, text, None, a tensor, an Image or what has a text of its own; "
+            f"got {describe(value)}: log other media by themselves, and pass an iterator as a list"
+        )
+    return value

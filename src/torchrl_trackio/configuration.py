@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from torchrl_trackio.environment import environment
-from torchrl_trackio.hparams import merge_config, to_config
+from torchrl_trackio.environment import RECORDED, environment
+from torchrl_trackio.hparams import merge_config, nest_config, to_config
 from torchrl_trackio.run import StoredRun
 
 
@@ -23,6 +23,7 @@ class Configuration:
         self.values = values
         self.changed = True
         self._record = record
+        self._old_record: dict[str, Any] = {}  # of the job that this one continues
         self.new_lock()
 
     def new_lock(self) -> None:
@@ -42,23 +43,21 @@ class Configuration:
 
     def resume(self, store: StoredRun) -> None:
         """Merge these hyperparameters into those in the store: Trackio would put them in their place."""
-        stored = store.stored_config(but=self._recorded())
+        stored = store.stored_config()
+        self._old_record = {key: stored.pop(key) for key in RECORDED & stored.keys()}
         with self._lock:
             new = dict(self.values)
             self.values.clear()
-            self.values.update(stored)
+            self.values.update(nest_config(stored))
             merge_config(self.values, new)
             self.changed = True
 
     def prepare(self, store: StoredRun) -> None:
         """Have the next row carry the configuration, if it has changed."""
-        record = self._recorded()
+        record = {**self._old_record, **(environment() if self._record else {})}
         with self._lock:
             self.changed = False
             try:
                 store.set_config(self.values, record)
             except RuntimeError:  # the user's own thread is changing the values just now: with the next row, then
                 self.changed = True
-
-    def _recorded(self) -> dict[str, Any]:
-        return environment() if self._record else {}

@@ -13,12 +13,12 @@ from tensordict import TensorDictBase, is_non_tensor, is_tensor_collection
 from trackio.media import TrackioMedia
 
 from torchrl_trackio.arrays import describe
-from torchrl_trackio.episodes import FLAGS, NOT_DONE, Path, column, done_flags, end_of, get, rows
-from torchrl_trackio.hparams import to_json
+from torchrl_trackio.hparams import key_to_json, to_json
+from torchrl_trackio.rollouts import FLAGS, NOT_DONE, Path, column, done_flags, end_of, get, is_dense, rows, to_python
 
 _PLACEHOLDER = "<none>"  # torchrl's role for what only fills up a batch
 _PER_TOKEN = ("reward", "advantage")  # in the names of entries that may have many numbers for one conversation
-_MOST_NUMBERS = 1000  # of these that are written out
+_MOST_NUMBERS = 256  # of these that are written out
 
 Message = dict[str, Any]
 
@@ -36,7 +36,7 @@ def with_media(value: Any) -> Any:
     if type(value) is not str and is_tensor_collection(value):
         return with_media(_unpacked(value))
     if isinstance(value, Mapping):
-        return {next(iter(to_json({key: None}))): with_media(item) for key, item in value.items()}
+        return {key_to_json(key): with_media(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
         return [with_media(item) for item in value]
     return to_json(value)
@@ -58,7 +58,7 @@ def to_messages(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     """
     kept: list[Message] = []
     for number, message in enumerate(messages):
-        if "role" not in message:
+        if message.get("role") is None:
             raise ValueError(f"message {number} has no role, got {describe(dict(message))}: give it a 'role'")
         if (plain := _plain(message))["role"] != _PLACEHOLDER:
             kept.extend(_split(plain))
@@ -106,43 +106,63 @@ def _continues(before: list[Message], after: list[Message]) -> bool:
 
 
 def _columns(row: TensorDictBase) -> dict[str, list[Any]]:
-    """Rewards, other numbers and texts of each step; those of ``next`` where it has them, too."""
+    """Rewards, other numbers and texts of each step, those of many tokens as tensors; ``next`` comes before the row."""
     columns: dict[str, list[Any]] = {}
     for td in (row, get(row, "next")):
         for key in () if td is None else td.keys():
-            values = column(get(td, key), row.batch_size[0])
-            long = any(name in key for name in _PER_TOKEN)
-            if key not in FLAGS and values and (long or all(isinstance(v, (str, int, float)) for v in values)):
+            if key not in FLAGS and (values := _values(key, get(td, key), row.batch_size[0])):
                 columns[key] = values
     return columns
+
+
+def _values(key: str, value: Any, steps: int) -> list[Any]:
+    """An entry step by step; nothing if it has more than a number or text each, unless these are of its tokens."""
+    of_tokens = any(name in key for name in _PER_TOKEN)
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        value = list(value.unbind(0))
+    if is_dense(value) and not is_dense(value, 1):
+        return list(value) if of_tokens else []
+    if isinstance(value, list) and all(map(is_dense, value)):
+        return value if of_tokens else []
+    values = column(value, 0, steps)
+    return values if all(isinstance(item, (str, int, float)) for item in values) else []
 
 
 def _metadata(messages: list[Message], columns: Mapping[str, list[Any]]) -> dict[str, Any]:
     texts = [message.get("content") for message in messages]
     metadata: dict[str, Any] = {}
-    for name, values in columns.items():
-        once = len(values) == 1 or (isinstance(values[0], str) and len(set(values)) == 1)
-        value = _short(values[0]) if once else [_short(value) for value in values]
+    for name, found in columns.items():
+        values = [_short(value) for value in found]
+        once = len(values) == 1 or (isinstance(values[0], str) and all(value == values[0] for value in values))
+        value = values[0] if once else values
         if not (isinstance(value, str) and value in texts):
             metadata[name] = value
-    rewards = _flat(columns.get("reward", []))
-    if len(rewards) > 1 and all(isinstance(reward, (int, float)) for reward in rewards):
-        metadata["return"] = float(f"{sum(rewards):.7g}")
+        if name == "reward":
+            metadata |= _total(found, values)
     return metadata
+
+
+def _total(rewards: list[Any], short: list[Any]) -> dict[str, float]:
+    """The sum of several rewards, of turns or of tokens; of one that is that of every token, once."""
+    if any(isinstance(reward, str) for reward in rewards):
+        return {}
+    each = [
+        s if isinstance(s, (int, float)) else float(r.detach().cpu().double().sum())
+        for r, s in zip(rewards, short, strict=True)
+    ]
+    return {"return": float(f"{sum(each):.7g}")} if len(each) > 1 or each != short else {}
 
 
 def _short(value: Any) -> Any:
     """The numbers of many tokens: one where all are the same, words where they are too many."""
-    numbers = _flat(value)
-    if isinstance(value, list) and numbers and numbers.count(numbers[0]) == len(numbers):
-        return numbers[0]
-    if len(numbers) > _MOST_NUMBERS and all(isinstance(number, (int, float)) for number in numbers):
-        return f"{len(numbers)} numbers from {min(numbers):g} to {max(numbers):g}"
-    return value
-
-
-def _flat(value: Any) -> list[Any]:
-    return list(chain.from_iterable(map(_flat, value))) if isinstance(value, list) else [value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    numbers = value.detach().cpu().flatten()
+    if len(numbers) and bool((numbers == numbers[0]).all()):
+        return to_python(numbers[0])
+    if len(numbers) > _MOST_NUMBERS:
+        return f"{len(numbers)} numbers from {numbers.min():g} to {numbers.max():g}"
+    return to_python(value)
 
 
 def _unread(history: Any) -> list[list[Message]]:
@@ -188,13 +208,17 @@ def _split(message: Message) -> list[Message]:
 
 
 def _pair(messages: list[Message]) -> None:
-    """Give calls their ids, and the answers that have none those of the last calls, in their order."""
+    """Give calls their ids, and the answers that have none those of the last calls, in their order.
+
+    A message that has calls only gets them as its text, too: the dashboard's list would call it no response.
+    """
     waiting: list[str] = []
     for number, message in enumerate(messages):
         if calls := message.get("tool_calls"):
             calls = calls if isinstance(calls, list) else [calls]
             calls = [_with_id(call, f"call-{number}-{place}") for place, call in enumerate(calls)]
             message["tool_calls"], waiting = calls, [call["id"] for call in calls if isinstance(call, dict)]
+            message["content"] = message.get("content") or ", ".join(map(_shown, calls))
         elif message["role"] == "tool":
             if message.get("tool_call_id") in waiting:
                 waiting.remove(message["tool_call_id"])
@@ -204,3 +228,14 @@ def _pair(messages: list[Message]) -> None:
 
 def _with_id(call: Any, name: str) -> Any:
     return {**call, "id": call.get("id") or name} if isinstance(call, dict) else call
+
+
+def _shown(call: Any) -> str:
+    """A call as Python writes it."""
+    function = call.get("function", call) if isinstance(call, dict) else {}
+    if not isinstance(function, dict) or "name" not in function:
+        return str(call)
+    arguments = function.get("arguments") or {}
+    named = isinstance(arguments, dict)
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items()) if named else str(arguments)
+    return f"{function['name']}({shown})"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,27 +17,30 @@ from typing import Any
 
 import torch
 
+from torchrl_trackio.commands import command_without_secrets
+
 _PACKAGES = ("torch", "torchrl", "tensordict", "gymnasium", "trackio", "torchrl-trackio")
 _GIT_SECONDS = 2.0
 _LONGEST_COMMAND = 2000  # characters
-_HIDDEN = "***"
-_TELLTALE = (
-    r"(?:[\w.-]*[-_.])?(?:token|password|passwd|pwd|secret|credentials?|auth|(?:api|access|private|secret)?[-_.]?key)"
+
+RECORDED = frozenset(
+    f"env/{name}"
+    for name in (
+        *("python", "platform", "cuda", "gpu", "command", "git_commit", "git_dirty"),
+        *(package.replace("-", "_") for package in _PACKAGES),
+    )
 )
-_SECRET_OPTION = re.compile(rf"-{{0,2}}\+{{0,2}}{_TELLTALE}", re.IGNORECASE)
-_SECRET_IN_TEXT = re.compile(rf"([?&;\s'\"{{,]{_TELLTALE}\s*[=:]\s*)[^&;\s'\",}}]+", re.IGNORECASE)
-_LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_TOKEN = re.compile(r"\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|AKIA|xox[abp]-)[\w-]{10,}")
 
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """What is recorded of this process, by the name under which the configuration holds it.
+    """What is recorded of this process, by the name under which the configuration holds it: one of ``RECORDED``.
 
     ``env/python``, ``env/platform``, versions as ``env/torchrl``, ``env/cuda`` (that torch was built for), ``env/gpu``
-    (names), ``env/command``, ``env/git_commit`` and ``env/git_dirty`` (whether a tracked file differs from it; both of
-    the repository that the script lies in). What cannot be found out is left out. Environment variables, names of the
-    user or the host, and arguments that look like secrets are not in it. The GPUs are not initialised.
+    (names of the machine's; of those that torch sees, if it has initialised CUDA), ``env/command``, ``env/git_commit``
+    and ``env/git_dirty`` (whether a tracked file differs from it; both of the repository that the script lies in). What
+    cannot be found out is left out. Environment variables, names of the user or the host, and arguments that look like
+    secrets are not in it.
     """
     record: dict[str, Any] = {}
     for part in (_git, _versions, _system, _gpus, _command):
@@ -70,27 +73,10 @@ def _gpus() -> Iterator[tuple[str, Any]]:
 
 
 def _command() -> Iterator[tuple[str, str]]:
-    yield "command", command_without_secrets(sys.orig_argv)[:_LONGEST_COMMAND]
-
-
-def command_without_secrets(arguments: Sequence[str]) -> str:
-    """A command line as a shell would take it, without what looks like a secret or names the user."""
-    shown, hide = [Path(arguments[0]).name], False
-    for argument, before in zip(arguments[1:], arguments, strict=False):
-        name, equals, _ = argument.partition("=")
-        if hide or before == "-c":
-            argument, hide = "..." if before == "-c" else _HIDDEN, False
-        elif _SECRET_OPTION.fullmatch(name):
-            argument, hide = (f"{name}={_HIDDEN}", False) if equals else (argument, argument.startswith("-"))
-        shown.append(_without_secrets(argument))
-    return shlex.join(shown)
-
-
-def _without_secrets(text: str) -> str:
-    for pattern, kept in ((_SECRET_IN_TEXT, r"\1"), (_LOGIN_IN_URL, ""), (_TOKEN, "")):
-        text = pattern.sub(kept + _HIDDEN, text)
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
-    return text.replace(home, "~") if len(home) > 1 else text
+    # A process that multiprocessing started has its parent's arguments, and a command line that tells of nothing.
+    child = multiprocessing.parent_process() is not None
+    arguments = [sys.executable, *sys.argv] if child else sys.orig_argv
+    yield "command", command_without_secrets(arguments)[:_LONGEST_COMMAND]
 
 
 def _git() -> Iterator[tuple[str, Any]]:

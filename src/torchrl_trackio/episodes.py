@@ -8,153 +8,137 @@ from typing import Any
 
 import torch
 import trackio
-from tensordict import TensorDictBase, is_non_tensor, is_tensor_collection, lazy_stack
+from tensordict import TensorDictBase
 
-from torchrl_trackio.arrays import describe, is_plain
-from torchrl_trackio.hparams import to_json
+from torchrl_trackio.arrays import describe
+from torchrl_trackio.errors import warn
+from torchrl_trackio.rollouts import (
+    FLAGS,
+    NOT_DONE,
+    Path,
+    column,
+    done_flags,
+    end_of,
+    get,
+    is_dense,
+    leaves,
+    rows,
+    to_python,
+)
 
-FLAGS = ("done", "terminated", "truncated")
-NOT_DONE = "not done"
+MOST_EPISODES = 32  # of one call
 _MOST_SPANS = 500  # of an episode
 _MOST_NUMBERS = 16  # of one value at one step that are written out
 
-Path = tuple[str, ...]
 
-
-def episode_traces(td: TensorDictBase) -> list[trackio.Trace]:
+def episode_traces(td: TensorDictBase, room: Iterator[Any]) -> list[trackio.Trace]:
     """A trace for each episode of a rollout of batch ``[..., T]``; several follow each other where one is done.
 
+    Args:
+        td: the rollout.
+        room: what gives something for each episode that may still be stored, of this rollout or of others.
+
     Raises:
-        ValueError: if the tensordict holds neither rewards nor actions.
+        ValueError: if the tensordict holds neither rewards nor actions, or no step.
+
+    Warns:
+        TrackioWarning: where there are more episodes than room; the traces say of how many steps they are the first.
     """
-    names = {path[-1] for path, _ in _leaves(td)}
+    names, size = {path[-1] for path, _ in leaves(td)}, tuple(td.batch_size)
     if not names & {"reward", "action"}:
         raise ValueError(
             "log_trace takes tensordicts with a conversation (History, ChatHistory), or with a 'reward' or 'action', "
-            f"got one of batch size {tuple(td.batch_size)} with {sorted(names) or 'nothing'}"
+            f"got one of batch size {size} with {sorted(names) or 'nothing'}"
         )
-    return [trace for index, row in rows(td) for trace in _row_traces(row, index)]
+    traces: list[trackio.Trace] = []
+    for row, start, stop, metadata in _episodes(td):
+        if next(room, None) is None:
+            warn(f"log_trace stores the first {MOST_EPISODES} episodes of a call: give it fewer, as in rollout[:8]")
+            for trace in traces:
+                trace.metadata["episodes"] = f"the first {len(traces)} of a batch of {' x '.join(map(str, size))} steps"
+            return traces
+        traces.append(row.trace(start, stop, metadata))
+    if not traces:
+        raise ValueError(f"log_trace takes rollouts of at least one step, got one of batch size {size}")
+    return traces
 
 
-def rows(td: TensorDictBase) -> Iterator[tuple[tuple[int, ...], TensorDictBase]]:
-    """The index and the rows ``[T]`` of a tensordict of any batch size; one without is a row of one."""
-    if td.batch_dims > 1:
-        for number, part in enumerate(td.unbind(0)):
-            yield from (((number, *index), row) for index, row in rows(part))
-    else:
-        yield (), td if td.batch_dims else lazy_stack([td])
+def _episodes(td: TensorDictBase) -> Iterator[tuple[_Row, int, int, dict[str, Any]]]:
+    """Row, first step, step behind the last, and metadata of each episode."""
+    for index, whole in rows(td):
+        row = _without_padding(whole)
+        if not row.batch_size[0]:
+            continue
+        flags, steps = done_flags(row), _Row(row)
+        end = steps.end(flags["done"])
+        stops = [*(flags["done"][: end - 1].nonzero().flatten() + 1).tolist(), end]
+        for number, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
+            metadata = {**steps.total(start, stop), "length": stop - start, "status": end_of(flags, stop - 1)}
+            if index:
+                metadata["env"] = index[0] if len(index) == 1 else list(index)
+            if len(stops) > 1:
+                metadata["episode"] = number
+            yield steps, start, stop, metadata
 
 
-def get(td: TensorDictBase, key: str | Path) -> Any:
-    """An entry, or ``None``; a list where the shapes differ along the batch."""
-    try:
-        return td.get(key, None)
-    except RuntimeError:
-        return [item.get(key) for item in td.unbind(0)]
-
-
-def column(value: Any, steps: int) -> list[Any]:
-    """An entry of a row as plain Python, step by step; nothing for nested entries.
-
-    Numbers of at most 32 bits are given with the 7 digits that they have, not with the noise behind them.
-    """
-    if isinstance(value, torch.Tensor) and is_plain(value):
-        return _numbers(value)  # type: ignore[no-any-return]
-    if is_tensor_collection(value):
-        value = value.tolist() if is_non_tensor(value) else []
-    if isinstance(value, torch.Tensor) and value.is_nested:
-        value = list(value.unbind(0))
-    entries = value if isinstance(value, list) else [value] * steps
-    return [_numbers(e) if isinstance(e, torch.Tensor) and is_plain(e) else to_json(e) for e in entries]
-
-
-def done_flags(row: TensorDictBase) -> dict[str, list[bool]]:
-    """The flags of a row for each step, of ``next`` if there is one; of several agents, whether all are set."""
-    steps, after = row.batch_size[0], get(row, "next")
-    found = {p: v for p, v in _leaves(row if after is None else after) if p[-1] in FLAGS and _is_dense(v)}
-    flags = {}
-    for flag in FLAGS:
-        values = [found[(flag,)]] if (flag,) in found else [v for p, v in found.items() if p[-1] == flag]
-        each = [value.reshape(steps, -1).bool().all(-1) for value in values]
-        flags[flag] = torch.stack(each).all(0).tolist() if each else []
-    ended = [flags["terminated"], flags["truncated"]]
-    flags["done"] = flags["done"] or [any(now) for now in zip(*filter(None, ended), strict=True)]
-    return {flag: values or [False] * steps for flag, values in flags.items()}
-
-
-def end_of(flags: dict[str, list[bool]], step: int) -> str:
-    """How an episode has ended at a step."""
-    return next((flag for flag in ("terminated", "truncated", "done") if flags[flag][step]), NOT_DONE)
-
-
-def _row_traces(row: TensorDictBase, index: tuple[int, ...]) -> Iterator[trackio.Trace]:
-    for key in ("mask", ("collector", "mask")):  # of split_trajectories, which fills up with zeros
+def _without_padding(row: TensorDictBase) -> TensorDictBase:
+    """The steps under the mask of ``split_trajectories``, which fills up with zeros."""
+    for key in ("mask", ("collector", "mask")):
         if isinstance(mask := get(row, key), torch.Tensor) and mask.shape == row.batch_size:
             row = row[mask.bool()]
-    steps = row.batch_size[0]
-    if not steps:
-        return
-    flags, episode = done_flags(row), _Row(row)
-    bounds = _bounds(flags["done"], episode.last_new(flags["done"]))
-    for number, (start, stop) in enumerate(bounds):
-        metadata = {**episode.total(start, stop), "length": stop - start, "status": end_of(flags, stop - 1)}
-        if index:
-            metadata["env"] = index[0] if len(index) == 1 else list(index)
-        if len(bounds) > 1:
-            metadata["episode"] = number
-        yield episode.trace(start, stop, metadata)
-
-
-def _bounds(done: list[bool], end: int) -> list[tuple[int, int]]:
-    """Where the episodes of a row start and stop."""
-    stops = [step + 1 for step in range(end) if done[step] or step + 1 == end]
-    return list(zip([0, *stops], stops, strict=False))
+    return row
 
 
 class _Row:
-    """The steps of a row, column by column."""
+    """The steps of a row, entry by entry."""
 
     def __init__(self, row: TensorDictBase) -> None:
-        self.steps = row.batch_size[0]
-        before = {path: value for path, value in _leaves(row) if path[0] != "next"}
-        after = dict(_leaves(get(row, "next"))) if get(row, "next") is not None else {}
+        self._steps = row.batch_size[0]
+        before = {path: value for path, value in leaves(row) if path[0] != "next"}
+        after = dict(leaves(get(row, "next"))) if get(row, "next") is not None else {}
         outcome = after if any(path[-1] == "reward" for path in after) else {**before, **after}
-        self._rewards = {path: v for path, v in outcome.items() if path[-1] == "reward" and _is_dense(v)}
+        self._rewards = {path: v for path, v in outcome.items() if path[-1] == "reward" and is_dense(v)}
         results = {path: value for path, value in outcome.items() if path[-1] in ("reward", *FLAGS)}
-        self._omitted: dict[str, str] = {}
         inputs = {path: v for path, v in before.items() if path[-1] not in ("reward", *FLAGS)}
         inputs = dict(sorted(inputs.items(), key=lambda item: item[0][-1] != "action"))
-        self._input = self._columns(inputs)
-        self._output = self._columns({**results, **{path: v for path, v in after.items() if path not in before}})
-        self._last = self._columns({path: v for path, v in after.items() if path in inputs})
+        self._observed = [v for path, v in inputs.items() if path[-1] != "action" and is_dense(v)]
+        self._all = [v for v in (*before.values(), *after.values()) if is_dense(v)]
+        self._omitted: dict[str, str] = {}
+        self._input = self._shown(inputs)
+        self._output = self._shown({**results, **{path: v for path, v in after.items() if path not in before}})
+        self._last = self._shown({path: v for path, v in after.items() if path in inputs})
 
-    def last_new(self, done: list[bool]) -> int:
-        """Where the row ends: ``break_when_all_done`` repeats the last step of each environment that is done first."""
-        end: int = self.steps
-        columns = [*self._input.values(), *self._output.values()]
-        while end > 1 and done[end - 1] and done[end - 2] and all(c[end - 1] == c[end - 2] for c in columns):
-            end -= 1
-        return end if not all(done[:end]) else self.steps
+    def end(self, done: torch.Tensor) -> int:
+        """Where the row ends: ``break_when_all_done`` repeats the last step of each environment that is done first.
+
+        Told from episodes of one step each by what is observed: they begin as the first episode did.
+        """
+        last = int(done.int().argmax())
+        waits = bool(done[last:].all()) and any(not torch.equal(value[0], value[last]) for value in self._observed)
+        return last + 1 if waits and all((v[last + 1 :] == v[last]).all() for v in self._all) else self._steps
 
     def total(self, start: int, stop: int) -> dict[str, Any]:
         """The sum of rewards, if there are any: a number, or one for each agent, or those of each group of agents."""
         sums = {}
         for path, value in self._rewards.items():
-            part = value[start:stop]
-            total = part.sum(0, dtype=torch.float64 if part.is_floating_point() else None)
-            sums["/".join(path)] = _squeezed(_numbers(total if part.dtype == torch.float64 else total.to(part.dtype)))
+            part = value[start:stop].detach().cpu()
+            total = (part.double() if part.is_floating_point() else part.long()).sum(0)
+            exact = part.dtype == torch.float64 or not part.is_floating_point()
+            sums["/".join(path)] = _squeezed(to_python(total if exact else total.float()))
         return {"return": next(iter(sums.values())) if len(sums) == 1 else sums} if sums else {}
 
     def trace(self, start: int, stop: int, metadata: dict[str, Any]) -> trackio.Trace:
         """The trace of one episode."""
         shown, length = min(stop, start + _MOST_SPANS), stop - start
-        spans = [self._span(step, step - start, step == stop - 1) for step in range(start, shown)]
+        spans = self._spans(start, shown)
         said = f"Episode of {length} steps" if length > 1 else "Episode of 1 step"
         if shown < stop:
             metadata["spans"] = f"the first {_MOST_SPANS} of {length} steps"
             said += f", the first {_MOST_SPANS} are shown"
-        elif metadata["status"] != NOT_DONE:
-            spans[-1]["status"] = metadata["status"]
+        else:
+            spans[-1]["output"] |= {name: column(value, stop - 1, stop)[0] for name, value in self._last.items()}
+            if metadata["status"] != NOT_DONE:
+                spans[-1]["status"] = metadata["status"]
         if self._omitted:
             metadata["not shown"] = self._omitted
         gained = f"return {_text(metadata['return'])}, " if "return" in metadata else ""
@@ -165,59 +149,35 @@ class _Row:
         ]
         return trackio.Trace(messages, metadata, spans)
 
-    def _span(self, step: int, number: int, last: bool) -> dict[str, Any]:
-        rewards = [self._output.get("/".join(path)) for path in self._rewards]
-        name = f"step {number}"
-        if len(rewards) == 1 and rewards[0]:
-            name += f": reward {_text(rewards[0][step])}"
-        output = {**self._output, **(self._last if last else {})}
-        return {
-            "id": f"step-{number}",
-            "name": name,
-            "kind": "span",
-            "input": {key: values[step] for key, values in self._input.items()},
-            "output": {key: values[step] for key, values in output.items()},
-        }
+    def _spans(self, start: int, stop: int) -> list[dict[str, Any]]:
+        inputs, outputs = (
+            {name: column(value, start, stop) for name, value in entries.items()}
+            for entries in (self._input, self._output)
+        )
+        rewards = [outputs.get("/".join(path)) for path in self._rewards]
+        named = rewards[0] if len(rewards) == 1 and rewards[0] else None
+        return [
+            {
+                "id": f"step-{step}",
+                "name": f"step {step}: reward {_text(named[step])}" if named else f"step {step}",
+                "kind": "span",
+                "input": {name: values[step] for name, values in inputs.items()},
+                "output": {name: values[step] for name, values in outputs.items()},
+            }
+            for step in range(stop - start)
+        ]
 
-    def _columns(self, entries: dict[Path, Any]) -> dict[str, list[Any]]:
-        columns = {}
-        for path, value in entries.items():
-            if isinstance(value, torch.Tensor) and not _is_dense(value, _MOST_NUMBERS):
-                self._omitted["/".join(path)] = describe(value)
-            else:
-                columns["/".join(path)] = column(value, self.steps)
-        return columns
-
-
-def _leaves(td: TensorDictBase, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The paths and values of a tensordict's entries; not torchrl's own, whose names begin with an underscore."""
-    for key in td.keys():  # noqa: SIM118 - a tensordict iterates over its batch
-        value = get(td, key)
-        if is_tensor_collection(value) and not is_non_tensor(value):
-            yield from _leaves(value, (*path, key))
-        elif not key.startswith("_"):
-            yield (*path, key), value
+    def _shown(self, entries: dict[Path, Any]) -> dict[str, Any]:
+        """The entries by their names, without those that are too big to be written out."""
+        big = [path for path, value in entries.items() if _is_big(value)]
+        self._omitted |= {"/".join(path): describe(entries[path]) for path in big}
+        return {"/".join(path): value for path, value in entries.items() if path not in big}
 
 
-def _is_dense(value: Any, most: int | None = None) -> bool:
-    """Whether it is a tensor whose numbers can be read, and has no more than ``most`` of them at each step."""
-    dense = isinstance(value, torch.Tensor) and is_plain(value)
-    return dense and (most is None or value[0].numel() <= most)
-
-
-def _numbers(tensor: torch.Tensor) -> Any:
-    tensor = tensor.detach()
-    while tensor.ndim > 1 and tensor.shape[-1] == 1:
-        tensor = tensor[..., 0]
-    if not tensor.is_floating_point():
-        return to_json(tensor.tolist())
-    return tensor.tolist() if tensor.dtype == torch.float64 else _rounded(tensor.tolist())
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.7g}") if isinstance(value, float) else value
+def _is_big(value: Any) -> bool:
+    if isinstance(value, list):  # whose shapes differ
+        return any(isinstance(item, torch.Tensor) and item.numel() > _MOST_NUMBERS for item in value)
+    return isinstance(value, torch.Tensor) and not is_dense(value, _MOST_NUMBERS)
 
 
 def _squeezed(value: Any) -> Any:

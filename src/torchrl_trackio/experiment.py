@@ -12,8 +12,9 @@ import wrapt
 
 from torchrl_trackio import lifecycle
 from torchrl_trackio.alerts import alert_of
-from torchrl_trackio.artifacts import filled, improves, new_artifact
+from torchrl_trackio.artifacts import filled, new_artifact
 from torchrl_trackio.configuration import Configuration
+from torchrl_trackio.errors import warn_in_background
 from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.names import run_name
 from torchrl_trackio.progress import Progress
@@ -138,19 +139,14 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         """
         artifact = new_artifact(source, name, type, (self.name, self.id), checkpoint)
         self._self_use()
-        store = self._self_writer.store.artifacts
-
-        def all_aliases() -> list[str]:
-            is_best = checkpoint is not None and improves(checkpoint, store.metadata(artifact.name, "best"))
-            return [*aliases, "best"] if is_best else aliases
-
         try:
             with filled(artifact, source, checkpoint):
-                return store.log(artifact, all_aliases)
+                return self._self_writer.store.artifacts.log(artifact, aliases, checkpoint)
         except (TypeError, ValueError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever the disk or the store raises, training goes on
-            self._self_writer.warn_of(error, artifact.name, self._self_largest_step())
+            step = f" of step {checkpoint['step']}" if checkpoint else ""
+            warn_in_background(f"artifact {artifact.name!r}{step} is not stored: {error.__class__.__name__}: {error}")
         return artifact
 
     def alert(

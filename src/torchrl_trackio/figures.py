@@ -17,15 +17,7 @@ _SAYS_WHY = (
 
 
 def to_html(figure: Any, caption: str | None = None, *, offline: bool = False) -> trackio.Html:
-    """A figure as it is drawn now.
-
-    Args:
-        figure: of matplotlib, as SVG: a ``Figure``, ``Axes``, animation, the module ``pyplot`` for its current figure,
-            or what has a ``figure`` or ``fig``, as seaborn's grids do. Of plotly: a ``Figure``, which stays
-            interactive. Or a :class:`trackio.Html`.
-        caption: the text below it.
-        offline: whether a plotly figure brings plotly's own code along (4.8 MB each): otherwise the browser that shows
-            it needs to reach ``cdn.plot.ly``.
+    """A figure as it is drawn now: as for :meth:`TrackioLogger.log_figure`.
 
     Raises:
         TypeError: if the figure or caption is of another type.
@@ -48,7 +40,8 @@ def _loggable(figure: Any) -> Any:
     for _ in range(4):  # an axes' figure may be a part of another one
         if trackio.Html.is_loggable_figure(found):
             return found
-        found = getattr(found, "figure", None) or getattr(found, "fig", None)
+        part = getattr(found, "figure", None)
+        found = part if part is not None else getattr(found, "fig", None)
     raise TypeError(
         "a figure must be a Figure, Axes or animation of matplotlib, matplotlib.pyplot, a plotly figure, what has a "
         f"figure, or a trackio.Html, got {describe(figure)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ def captioned(media: Media, caption: str | None) -> Media:
     return media
 
 
-def existing_file(path: str | Path, what: str) -> Path:
+def existing_file(path: str | os.PathLike[Any], what: str) -> Path:
     """The path of a file that is there.
 
     Args:
@@ -40,10 +41,11 @@ def existing_file(path: str | Path, what: str) -> Path:
     Raises:
         ValueError: if there is no such file.
     """
+    name = os.fsdecode(path)
     try:
-        if (found := Path(path)).is_file():
+        if (found := Path(name)).is_file():
             return found
         why = "which is no file" if found.exists() else "where there is nothing"
     except (OSError, ValueError) as error:  # too long for the file system, or with a NUL in it
         why = str(error)
-    raise ValueError(f"{what} was to be read from {str(path)!r}, {why}: pass the path of an existing file")
+    raise ValueError(f"{what} was to be read from {name!r}, {why}: pass the path of an existing file")

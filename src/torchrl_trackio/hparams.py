@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrl_trackio.arrays import describe, is_plain, size_of
+from torchrl_trackio.arrays import describe, is_plain, rounded_numbers, size_of
 from torchrl_trackio.names import config_key
 from torchrl_trackio.values import STORABLE_INT
 
@@ -81,6 +81,11 @@ def to_json(value: Any) -> Any:
     return _json(_plain(value, ()))
 
 
+def key_to_json(key: Any) -> str:
+    """The text that :func:`to_json` makes of a mapping's key."""
+    return _text(_key(key))
+
+
 def _plain(value: Any, inside: tuple[int, ...]) -> Any:
     """Plain Python for one hyperparameter; ``inside`` are the containers it lies in."""
     if isinstance(value, enum.Enum):
@@ -116,7 +121,7 @@ def _leaf(value: Any) -> Any:
     if isinstance(value, (torch.Tensor, np.ndarray)):
         if size_of(value) > _LONGEST_ARRAY or (isinstance(value, torch.Tensor) and not is_plain(value)):
             return describe(value)
-        return _plain(value.tolist() if isinstance(value, np.ndarray) else value.detach().cpu().tolist(), ())
+        return _plain(rounded_numbers(value), ())
     if isinstance(value, np.generic):
         return _plain(value.item(), ()) if not isinstance(value.item(), np.generic) else str(value)
     if isinstance(value, (bool, int, float, str)):  # their subclasses

@@ -320,6 +320,8 @@ class TrackioLogger(ObjectLogger, ServedLogger):
 
 def _identity(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     """What identifies the run in a logger's state."""
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"state_dict must be what a TrackioLogger's state_dict() returned, got {describe(state_dict)}")
     local = state_dict.get("local", {})
     if not {"project", "name", "id", "last_steps"} <= local.keys():
         raise ValueError(

@@ -31,22 +31,27 @@ class ObjectLogger:
             trace: one or several (a list) of:
 
                 - a conversation: torchrl's ``History`` (batch ``[T]``; of ``[..., T]`` one trace each), its
-                  ``ChatHistory``, or a list of message dicts with ``role`` and ``content``. Tool calls are kept,
-                  placeholders of the role ``"<none>"`` are not.
+                  ``ChatHistory``, or a list of message dicts with ``role`` and ``content``. Tool calls are kept (and
+                  are the text of a message that has none), placeholders of the role ``"<none>"`` are not.
                 - a tensordict that holds a ``History`` or ``ChatHistory`` under any key. Its rewards, other numbers
                   and texts become metadata; the turns of a rollout are one trace.
                 - a rollout tensordict, batch ``[..., T]``: a trace for each episode, with one span for each step:
-                  action, reward and what of the observation is small. 500 steps at most are written out, which the
-                  trace says.
+                  action, reward and what of the observation is small. The first 32 episodes of a call are stored, of
+                  each the first 500 steps, and values of up to 16 numbers; the trace says what is left out.
+                  Conversations are all stored.
                 - a :class:`trackio.Trace`.
             step: see the class.
-            metadata: a mapping that is added to that of each trace.
+            metadata: a mapping that is added to that of each trace; of a list, tensor or array with one element for
+                each of several traces, each gets its own.
 
         Raises:
             TypeError: if the name, trace, step or metadata is of another type.
-            ValueError: if there is nothing to store: an empty list, a message without a role, a tensordict with neither
-                a conversation nor a reward or an action.
+            ValueError: if there is nothing to store: an empty list, batch or rollout, a message without a role, a
+                tensordict with neither a conversation nor a reward or an action.
             RuntimeError: after :meth:`shutdown`.
+
+        Warns:
+            TrackioWarning: over 32 episodes.
         """
         self._add(name, to_traces(trace, metadata), step)
 
@@ -57,9 +62,10 @@ class ObjectLogger:
             name: the metric's name.
             image: a tensor or array on any device: ``(C, H, W)``, ``(H, W, C)`` or, gray, ``(H, W)``; or a batch
                 ``(N, C, H, W)`` or ``(N, H, W, C)``, tiled in a grid; where both fit, the channels come first. C of 1
-                (gray), 3 (RGB) or 4 (RGBA); integers in [0, 255], bools, or floats in [0, 1] (floats beyond 2 are taken
-                for [0, 255]); what lies outside is clipped, NaN is black. Or a PIL image; the path of an image file; or
-                a :class:`trackio.Image`.
+                (gray), 3 (RGB) or 4 (RGBA); gray frames ``(N, H, W)`` are a batch as ``frames[:, None]``. Integers in
+                [0, 255], bools, or floats in [0, 1] (floats beyond 2 are taken for [0, 255]); what lies outside is
+                clipped (with a warning, if floats are negative), NaN is black. Or a PIL image; the path of an image
+                file, stored as it is if browsers show its format, else as PNG; or a :class:`trackio.Image`.
             step: see the class.
             caption: the text below it.
 
@@ -99,14 +105,17 @@ class ObjectLogger:
             name: the metric's name.
             table: one of
 
-                - a tensordict: a row for each element of its batch, a column for each leaf;
+                - a tensordict: a row for each element of its batch, in the order of the memory, a column for each leaf;
                 - a mapping of columns: name to tensor, array or sequence, whose first dimension is the rows; a single
                   value is repeated;
-                - a sequence of mappings or tensordicts, a row each, or of sequences; a tensor or array ``(N, C)``;
-                - a pandas ``DataFrame``; a :class:`trackio.Table`.
+                - a sequence of mappings or tensordicts, a row each (what one lacks stays empty), or of sequences; a
+                  tensor or array ``(N, C)``. Their columns are named ``0``, ``1``...;
+                - a pandas ``DataFrame``, with its index unless that only counts; a :class:`trackio.Table`.
 
-                Cells are numbers, bools, text, ``None``, :class:`trackio.Image` or lists of them; tensors of up to 16
-                numbers, and what else has a text, become that text. Over 10,000 rows are stored, with a warning.
+                The keys of what is nested are joined by ``/``. Cells are numbers, bools, text, ``None``,
+                :class:`trackio.Image` or lists of them; tensors of up to 16 numbers, and what else has a text, become
+                that text (of larger tensors, shape and dtype), of which the dashboard shows 250 characters. Over 10,000
+                rows are stored, with a warning, since the dashboard is slow to draw them.
             step: see the class.
 
         Raises:
@@ -129,7 +138,7 @@ class ObjectLogger:
 
         Args:
             name: the metric's name.
-            audio: samples ``(T,)``, ``(T, C)`` or ``(C, T)`` with C of 1 or 2 channels, tensor or array on any device:
+            audio: samples ``(T,)``, ``(T, C)`` or ``(C, T)`` with C of 1 or 2 channels (T above), tensor or array:
                 floats in [-1, 1], beyond which they are clipped, NaN as silence; or int8, int16, int32, uint8 or uint16
                 over the whole of their range. Or the path of a WAV, MP3, Ogg or FLAC file, stored as it is; or a
                 :class:`trackio.Audio`.
@@ -165,7 +174,8 @@ class ObjectLogger:
 
         Returns:
             Trackio's artifact, with ``name``, ``version`` (``"v0"``...), ``aliases`` and the stored ``size`` in bytes.
-            The last three are empty if the store did not take it, which is warned about.
+            The last three are empty if the store did not take it, which is warned about. Content that was stored before
+            is the version of then, and ``latest`` stays where it is.
 
         Raises:
             TypeError: if it is nothing that can be stored, or a name or alias is no string.
@@ -191,7 +201,7 @@ class ObjectLogger:
         """Store a checkpoint as :meth:`log_artifact` does; the alias ``best`` moves to it if its metric is the best.
 
         What the best one reached is read from the store, so that a resumed job goes on comparing with it. The step and
-        the metric are stored beside the files, as ``checkpoint.json``.
+        the metric are stored beside the files, as ``log_checkpoint.json``.
 
         Args:
             obj: as ``path_or_object`` of :meth:`log_artifact`.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextvars
+import difflib
 import inspect
 import os
-from collections.abc import Mapping
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trackio
 from trackio import fragments
-from trackio.utils import parse_trackio_server_url, resolve_space_id_and_server_url
+from trackio.utils import TRACKIO_DIR, parse_trackio_server_url, resolve_space_id_and_server_url
 
 from torchrl_trackio import lifecycle
 from torchrl_trackio.errors import warn
@@ -22,6 +25,8 @@ from torchrl_trackio.quiet import hushed
 from torchrl_trackio.server import check_token, without_secrets
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.versions import warn_of_untested_versions
+
+_OWN_OPTIONS = ("log_env", "alert_on_nonfinite", "quiet")
 
 
 def open_run(
@@ -59,26 +64,49 @@ def open_run(
     if unknown := sorted(options.keys() - known):
         raise TypeError(
             f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
+            + _meant(unknown, known)
         )
     name, project = run_name(name), project_name(project)
     config = to_config(options.get("config") or {})
     if silent:
         return SilentRun(name, project, config)
+    _check_folder()
     if resume != "never":
         _flush_live(project, name)
     init = {**options, "name": name, "project": project, "resume": resume, "config": flatten_config(config)}
-    with hushed(quiet):
+    with hushed(saved is not None, lines="* Created new run"), hushed(quiet):
         run = _start(init)
     experiment = TrackioRun(run, config, log_env=log_env, alert_on_nonfinite=alert_on_nonfinite, quiet=quiet)
     try:
         if saved:
             experiment.adopt(saved)
+            if not quiet:  # as Trackio says of those that it continues
+                sys.stdout.write(f"* Resumed existing run: {experiment.name}\n")
         elif experiment.resumed:
             experiment.resume_config()
     except BaseException:
         experiment.abandon()
         raise
     return experiment
+
+
+def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    own = ("exp_name", "project", "video_fps", "resume", "state_dict", "rank_zero_only", *_OWN_OPTIONS)
+    found = [name for option in unknown for name in difflib.get_close_matches(option, [*own, *known], 1)]
+    return f"; did you mean {', '.join(map(repr, found))}?" if found else ""
+
+
+def _check_folder() -> None:
+    """Warn at once of a folder that nothing can be stored in."""
+    try:
+        TRACKIO_DIR.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=TRACKIO_DIR):
+            pass
+    except OSError as error:
+        warn(
+            f"nothing can be stored in Trackio's folder {str(TRACKIO_DIR)!r}: {error}; set TRACKIO_DIR, before trackio "
+            "is imported, to another one"
+        )
 
 
 def _flush_live(project: str, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from tqdm import tqdm
 
 _PATIENCE_SECONDS = 0.3  # a shorter wait shows nothing
 _PAUSE_SECONDS = 0.1
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class Progress:
@@ -51,7 +53,9 @@ class Progress:
             self._say(*self._left())
 
     def _draw(self, total: int) -> None:
-        with tqdm(total=total, desc=f"storing run {self._name}", unit="", leave=False) as bar:
+        columns, lines = shutil.get_terminal_size()  # tqdm draws nothing where the terminal does not say
+        size = {"ncols": columns, "nrows": lines}
+        with tqdm(total=total, desc=f"storing run {self._name}", leave=False, bar_format=_BAR, **size) as bar:
             while not self._done.wait(_PAUSE_SECONDS):
                 videos, rows = self._left()
                 bar.total = max(bar.total, videos + rows)

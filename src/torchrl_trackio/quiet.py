@@ -15,8 +15,8 @@ _thread = threading.local()
 
 
 @contextmanager
-def hushed(quiet: bool) -> Iterator[None]:
-    """Within this block, and this thread, Trackio prints nothing if ``quiet``.
+def hushed(quiet: bool, *, lines: str = "") -> Iterator[None]:
+    """Within this block, and this thread, Trackio prints no ``lines`` that begin so if ``quiet``.
 
     Redirecting ``sys.stdout`` would swallow what other threads print meanwhile.
     """
@@ -25,13 +25,13 @@ def hushed(quiet: bool) -> Iterator[None]:
         return
     for module in map(importlib.import_module, _PRINTING):
         vars(module)["print"] = _print
-    before, _thread.quiet = getattr(_thread, "quiet", False), True
+    before, _thread.unsaid = getattr(_thread, "unsaid", ()), (lines,)
     try:
         yield
     finally:
-        _thread.quiet = before
+        _thread.unsaid = before
 
 
 def _print(*values: Any, **options: Any) -> None:
-    if not getattr(_thread, "quiet", False):
+    if not str(next(iter(values), "")).startswith(getattr(_thread, "unsaid", ())):
         builtins.print(*values, **options)  # noqa: T201 - Trackio's own

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.artifact_store import ArtifactStore
 from torchrl_trackio.histograms import PendingHistogram
-from torchrl_trackio.hparams import flatten_config, nest_config
+from torchrl_trackio.hparams import flatten_config
 from torchrl_trackio.hub import bounded_hub
 
 _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
@@ -136,7 +136,7 @@ class StoredRun:
         before = self._sent_config or {}
         changed = {key: value for key, value in flat.items() if before.get(key, self) != value}
         with suppress(Exception):  # a server that does not answer has nothing to add
-            before = {**before, **flatten_config(self.stored_config())}
+            before = {**before, **self.stored_config()}
         return {**before, **changed}
 
     def write_config(self) -> None:
@@ -144,12 +144,12 @@ class StoredRun:
         if self.needs_config():
             self.run.log({}, step=max(self.next_step - 1, 0))
 
-    def stored_config(self, but: Collection[str] = ()) -> dict[str, Any]:
-        """The nested configuration in the store, ``but`` for some entries. Trackio's own go over into this run."""
+    def stored_config(self) -> dict[str, Any]:
+        """The flat configuration in the store. Trackio's own entries go over into this run."""
         stored = self._read_config()
         self.run.config["_Created"] = stored.get("_Created", self.run.config["_Created"])
         self.run.config["_Group"] = self.run.group or stored.get("_Group")
-        return nest_config({key: value for key, value in stored.items() if key not in (*_OWN_KEYS, *but)})
+        return {key: value for key, value in stored.items() if key not in _OWN_KEYS}
 
     def stored_step(self, name: str) -> int:
         """The last step of a metric in the store; -1 for a run that is new."""
@@ -194,14 +194,19 @@ class StoredRun:
             if locked:
                 run._client_lock.release()
 
-    def end(self, until: float) -> None:
-        """End the run, waiting for Trackio's sender once: ``Run.finish`` would wait another 30 s for a dead server."""
+    def end(self, until: float, *, in_vain: bool = False) -> None:
+        """End the run, waiting for Trackio's sender once: ``Run.finish`` would wait another 30 s for a dead server.
+
+        Args:
+            until: when ``time.monotonic()`` is at it, the sender has had its time.
+            in_vain: whether the sender cannot send everything in any case.
+        """
         run = self.run
         run._stop_flag.set()
         sender = run._local_sender_thread if run._is_local else run._client_thread
         if sender is not None:
             sender.join(max(until - time.monotonic(), 0.1))
-        if sender is not None and sender.is_alive():
+        if in_vain or (sender is not None and sender.is_alive()):
             for monitor in (run._gpu_monitor, run._cpu_monitor):
                 if monitor is not None:
                     monitor.stop()

@@ -53,12 +53,22 @@ def check_token(url: str, token: str) -> bool:
         ValueError: if it is, but refuses the write token.
     """
     try:
-        status = ask(url, token, "get_run_mutation_status")
+        taken = takes_token(url, token)
     except ConnectionError:
         return False
-    if isinstance(status, dict) and status.get("allowed") is False:
+    if not taken:
         raise ValueError(
             f"the Trackio server at {without_secrets(url)} refuses the write token: `trackio show` prints the right "
             "one; pass it in server_url (…/?write_token=…) or set TRACKIO_WRITE_TOKEN"
         )
     return True
+
+
+def takes_token(url: str, token: str) -> bool:
+    """Whether the server takes the write token.
+
+    Raises:
+        ConnectionError: if it does not answer.
+    """
+    status = ask(url, token, "get_run_mutation_status")
+    return not (isinstance(status, dict) and status.get("allowed") is False)

@@ -13,10 +13,13 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.artifact_store import ServerArtifactStore
 from torchrl_trackio.run import StoredRun, Warn
-from torchrl_trackio.server import ask
+from torchrl_trackio.server import ask, check_token
 
 _SPILL_SECONDS = 1.0  # the longest that the disk waits for a request in progress, and between two writes to it
 _FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
+_END_SECONDS = 5.0  # the longest that the end of a run waits for a server that is not there
+_PAUSE_SECONDS = 0.2
+_KEPT_ROWS = "SELECT COUNT(*) AS kept FROM metrics WHERE space_id IS NOT NULL"
 
 
 class ServerRun(StoredRun):
@@ -35,6 +38,11 @@ class ServerRun(StoredRun):
         run._flush_local_buffer = self._replay
         run._has_local_buffer = run._has_local_buffer or self._has_left_behind()
         self._spilled = time.monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """How many rows the server has not taken yet; at least one where it has not taken something else."""
+        return super().waiting + (max(self._kept_rows(), 1) if self.run._has_local_buffer else 0)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Log one row; as long as the server has never been there, to the local disk."""
@@ -55,11 +63,35 @@ class ServerRun(StoredRun):
             time.sleep(0.02)
         super().write_out(min(until, time.monotonic() + _SPILL_SECONDS))
 
-    def end(self, until: float) -> None:
-        """End the run; the versions of artifacts that are still kept have no row to be sent with later."""
-        super().end(until)
+    def end(self, until: float, *, in_vain: bool = False) -> None:
+        """End the run; a server that is not there is not waited for until the end of the time.
+
+        Rows and media are sent by a later run, alerts and artifacts are not.
+        """
+        if self.run._client is not None and self.waiting and not self._comes_back(until):
+            in_vain, until = True, min(until, time.monotonic() + _SPILL_SECONDS)
+            self.run._client = None  # with one, the sender would try again and again, without a pause
+        super().end(until, in_vain=in_vain)
+        if alerts := len(self._unsent_alerts):
+            self._warn("lost alerts", f"{alerts} alerts of run {self.run.name!r} did not reach {self.place}")
         if kept := self.artifacts.kept:
             self._warn("lost artifacts", f"{kept} artifacts of run {self.run.name!r} were not stored by {self.place}")
+
+    def _comes_back(self, until: float) -> bool:
+        until = min(until, time.monotonic() + _END_SECONDS)
+        with suppress(ValueError):  # it is back with another token
+            while not check_token(self.place, self.run._write_token):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_PAUSE_SECONDS)
+            return True
+        return False
+
+    def _kept_rows(self) -> int:
+        with suppress(Exception):  # a database that is locked just now is counted later
+            found = SQLiteStorage.query_project(self.run.project, _KEPT_ROWS)
+            return int(found["rows"][0]["kept"])
+        return 0
 
     def _has_left_behind(self) -> bool:
         """Whether an earlier process has left rows on the disk that are this server's."""

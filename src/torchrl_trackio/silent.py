@@ -67,9 +67,18 @@ class SilentRun:
         self._check()
         return new_artifact(source, name, type, (self.name, self.id), checkpoint)
 
-    def alert(self, title: str, text: str | None = None, level: str = "warn", *_: Any, **__: Any) -> None:
+    def alert(
+        self,
+        title: str,
+        text: str | None = None,
+        level: trackio.AlertLevel | str = "warn",
+        step: int | None = None,
+        webhook_url: str | None = None,  # noqa: ARG002
+    ) -> None:
         """Check the alert."""
         alert_of(title, text, level)
+        if step is not None:
+            to_step(step)
         self._check()
 
     def update_config(self, cfg: Any) -> None:

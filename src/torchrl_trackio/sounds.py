@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +29,14 @@ _INTEGERS = {
 
 
 def to_audio(audio: Any, sample_rate: Any = None, caption: str | None = None) -> trackio.Audio:
-    """A private copy of a sound, as 16-bit WAV and as loud as it is; a file is stored as it is.
-
-    Args:
-        audio: samples ``(T,)``, or ``(T, C)`` or ``(C, T)`` with C of 1 or 2 channels and T above 2, tensor or array
-            on any device; floats in [-1, 1], beyond which they are clipped, NaN as silence; or int8, int16, int32,
-            uint8 or uint16, over the whole of their range. Or the path of a WAV, MP3, Ogg or FLAC file; or a
-            :class:`trackio.Audio`.
-        sample_rate: samples per second, 3,000 to 384,000, an integer; for samples only, where it is needed.
-        caption: a text to store with it; Trackio's dashboard does not show it.
+    """A private copy of a sound: as for :meth:`TrackioLogger.log_audio`.
 
     Raises:
         TypeError: if the audio, sample rate or caption is of another type, or the rate is missing.
         ValueError: if the shape or rate is none of these, or the file is missing or no sound.
     """
     check_caption(caption)
-    if isinstance(audio, (str, Path, trackio.Audio)):
+    if isinstance(audio, (str, os.PathLike, trackio.Audio)):
         if sample_rate is not None:
             raise ValueError(f"sample_rate is for samples, got {sample_rate!r} with {describe(audio)}: leave it out")
         if isinstance(audio, trackio.Audio):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import trackio
 from tensordict import LazyStackedTensorDict, is_non_tensor, is_tensor_collection
 
 from torchrl_trackio.arrays import describe
-from torchrl_trackio.cells import to_cell, to_cells
+from torchrl_trackio.cells import VIEWS, to_cell, to_cells
 from torchrl_trackio.errors import warn
 from torchrl_trackio.names import check_text
 
@@ -20,28 +21,14 @@ _MANY_ROWS = 10_000
 
 
 def to_table(table: Any) -> trackio.Table:
-    """A private copy of a table.
-
-    Args:
-        table: one of
-
-            * a tensordict: a row for each element of its batch, in the order of the memory, and a column for each leaf;
-            * a mapping of columns: name to tensor, array or sequence, whose first dimension is the rows; a single
-              value (number, text, image...) is repeated in each row;
-            * a sequence of mappings or tensordicts: each a row; what one lacks stays empty;
-            * a sequence of sequences, or a tensor or array with two dimensions: each a row, columns named ``0``,
-              ``1``...;
-            * a pandas DataFrame, with its index unless that only counts; or a :class:`trackio.Table`.
-
-            The keys of what is nested are joined by ``/``. A cell holds what :func:`torchrl_trackio.cells.to_cell`
-            takes.
+    """A private copy of a table: as for :meth:`TrackioLogger.log_table`.
 
     Raises:
-        TypeError: if the table is none of these, or a cell cannot be shown.
+        TypeError: if the table is of another type, or a cell cannot be shown.
         ValueError: if columns or rows differ in length, or two columns have one name.
 
     Warns:
-        TrackioWarning: over 10,000 rows, which the dashboard takes long to draw. All are stored.
+        TrackioWarning: over 10,000 rows.
     """
     if isinstance(table, trackio.Table):
         return table
@@ -53,7 +40,7 @@ def to_table(table: Any) -> trackio.Table:
 
 def _rows(table: Any) -> list[dict[str, Any]]:
     if isinstance(table, LazyStackedTensorDict):  # whose elements may differ in their keys and shapes
-        return _of_mappings(table.reshape(table.numel()).unbind(0))
+        return _of_mappings(_elements(table))
     if is_tensor_collection(table):
         return _of_columns(_batch_columns(table))
     if isinstance(table, Mapping):
@@ -62,7 +49,8 @@ def _rows(table: Any) -> list[dict[str, Any]]:
         return _of_columns(_frame_columns(table))
     if isinstance(table, (torch.Tensor, np.ndarray)) and table.ndim == 2:
         return _of_columns((str(index), to_cells(table[:, index])) for index in range(table.shape[1]))
-    if isinstance(table, Sequence) and not isinstance(table, (str, bytes)):
+    if isinstance(table, (Sequence, *VIEWS)) and not isinstance(table, (str, bytes)):
+        table = list(table)
         if all(isinstance(row, Mapping) or is_tensor_collection(row) for row in table):
             return _of_mappings(table)
         if all(isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) == 1 for row in table):
@@ -130,14 +118,26 @@ def _column(values: Any) -> Any:
         values = np.asarray(values)  # a pandas Series, too
     if isinstance(values, (torch.Tensor, np.ndarray)) and values.ndim:
         return to_cells(values)
-    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+    if isinstance(values, (Sequence, *VIEWS)) and not isinstance(values, (str, bytes)):
         return [to_cell(value) for value in values]
     return to_cell(values)
 
 
 def _batch_columns(table: Any) -> Iterator[tuple[str, Any]]:
-    for name, values in _leaves(table.reshape(table.numel())):
+    for name, values in _leaves(_flat(table)):
         yield name, _column(values)
+
+
+def _flat(table: Any) -> Any:
+    return table.reshape(math.prod(table.batch_size))  # numel() of an empty one is 1
+
+
+def _elements(table: Any) -> Sequence[Any]:
+    """Of a lazy stack's batch; where its parts differ in length, part by part."""
+    if min(table.batch_size, default=0) < 0:
+        return [element for part in table.tensordicts for element in _elements(part)]
+    elements: Sequence[Any] = _flat(table).unbind(0)
+    return elements
 
 
 def _is_dataframe(table: Any) -> bool:
@@ -147,7 +147,7 @@ def _is_dataframe(table: Any) -> bool:
 
 def _frame_columns(frame: Any) -> Iterator[tuple[str, Any]]:
     counts = frame.index.name is None and frame.index.tolist() == list(range(len(frame)))
-    for name, column in (frame if counts else frame.reset_index()).items():
+    for name, column in (frame if counts else frame.reset_index(allow_duplicates=True)).items():
         name = "/".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
             yield name, to_cells(column.to_numpy())

@@ -23,7 +23,7 @@ Diagnosis = dict[str, list[Check]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check everything, print the findings, and return the exit status: 1 if a check failed, otherwise 0.
+    """Check everything, print the findings, and return the exit status: 1 if a check is ``FAILED``, otherwise 0.
 
     Args:
         arguments: those of the command line; by default, of this process.

@@ -12,10 +12,12 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from torchrl_trackio.bridge import torchrl_reads_the_group
 from torchrl_trackio.discovery import SWITCH, LoggerPlugin, installed_loggers, load_logger, offered_loggers
 from torchrl_trackio.doctor.roundtrip import RoundTrip, frames_of, moving_bar, said
 from torchrl_trackio.versions import release, untested
@@ -36,7 +38,8 @@ class Check:
 
     Args:
         name: the thing.
-        status: ``"ok"``; ``"warning"``: logging works, but perhaps not as expected; ``"FAILED"``: it does not.
+        status: ``"ok"``; ``"warning"``: something to know, logging works; ``"FAILED"``: it does not, or torchrl does
+            not find this package's logger.
         text: what it is like.
         advice: what to do.
     """
@@ -87,36 +90,34 @@ def discovery() -> Iterator[Check]:
     allowed = {name.strip() for name in os.environ.get(SWITCH, "").split(",")} - {""}
     if unknown := sorted(allowed - installed.keys()):
         yield Check(SWITCH, WARNING, f"names {', '.join(unknown)}, which no installed package offers")
-    if not _autoloads():
-        text = f"is {os.environ[_AUTOLOAD]!r}: torchrl finds no plugin by itself"
-        yield Check(_AUTOLOAD, WARNING, text, f"Unset it, or {_IMPORT}")
-    if _is_too_old_to_load():
-        yield Check("torch", WARNING, "loads no plugins before 2.5: torchrl finds none by itself", _IMPORT)
+    if not torchrl_reads_the_group():
+        yield from _autoload()
 
 
 def _plugin(plugin: LoggerPlugin, *, is_offered: bool) -> Check:
     what = f"{plugin.distribution} {plugin.version}, {plugin.value}"
+    wrong = FAILED if plugin.name == "trackio" else WARNING
     if not is_offered:
         text = f"{what}: switched off by {SWITCH}={os.environ[SWITCH]!r}"
-        return Check(plugin.name, WARNING, text, f"Add {plugin.name} to it, or unset it.")
+        return Check(plugin.name, wrong, text, f"Add {plugin.name} to it, or unset it.")
     try:
         loaded = load_logger(plugin.name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        return Check(plugin.name, FAILED if plugin.name == "trackio" else WARNING, said(error))
+        return Check(plugin.name, wrong, said(error))
     if plugin.name == "trackio" and loaded.__module__ != _OURS:
-        return Check(plugin.name, WARNING, f"{what}, is taken instead of this package's")
+        text = f"{what}, is taken instead of this package's"
+        return Check(plugin.name, wrong, text, f"Uninstall {plugin.distribution}.")
     return Check(plugin.name, OK, what)
 
 
-def _autoloads() -> bool:
-    return os.environ.get(_AUTOLOAD, "1") == "1"
-
-
-def _is_too_old_to_load() -> bool:
-    try:
-        return release(version("torch")) < (2, 5)
-    except PackageNotFoundError:
-        return False
+def _autoload() -> Iterator[Check]:
+    """What keeps PyTorch from loading the bridge, without which this torchrl finds no plugin."""
+    if (given := os.environ.get(_AUTOLOAD, "1")) != "1":
+        text = f"is {given!r}: torchrl finds no plugin by itself"
+        yield Check(_AUTOLOAD, FAILED, text, f"Unset it, or {_IMPORT}")
+    with suppress(PackageNotFoundError):
+        if release(version("torch")) < (2, 5):
+            yield Check("torch", FAILED, "loads no plugins before 2.5: torchrl finds none by itself", _IMPORT)
 
 
 def encoders() -> Iterator[Check]:
@@ -158,18 +159,9 @@ def _get_logger(does: str) -> Check:
     name = 'get_logger("trackio")'
     if does == f"builds {_OURS}.TrackioLogger":
         return Check(name, OK, does)
-    if _discovery_says_why():
-        return Check(name, WARNING, f"{does}, not this package's logger", "See Discovery.")
-    return Check(name, FAILED, f"{does}, not this package's logger", _REINSTALL.format("torchrl-trackio"))
-
-
-def _discovery_says_why() -> bool:
-    if not _autoloads() or _is_too_old_to_load():
-        return True
-    try:
-        return load_logger("trackio").__module__ != _OURS
-    except (Exception, SystemExit):  # noqa: BLE001 - it failed there, too
-        return True
+    says_why = any(check.status == FAILED for check in discovery())
+    advice = "See Discovery." if says_why else _REINSTALL.format("torchrl-trackio")
+    return Check(name, FAILED, f"{does}, not this package's logger", advice)
 
 
 def dashboard() -> Iterator[Check]:

@@ -6,11 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from torchrl_trackio.doctor.checks import FAILED, OK, WARNING, Check
 from torchrl_trackio.doctor.roundtrip import RoundTrip, said
-from torchrl_trackio.server import ask, check_token
+from torchrl_trackio.server import takes_token, without_secrets
 
 _LITTLE = 2**30  # bytes
 
@@ -77,28 +76,36 @@ def _space(space: str) -> Check:
 
 def _server(given: str) -> Check:
     """Whether the server is there and takes the token. No text of it holds anything but the address."""
-    from trackio.utils import parse_trackio_server_url
-
-    try:
-        url, token = parse_trackio_server_url(given)
-        parts = urlsplit(url)
-    except ValueError:  # whose text holds the URL
-        url, token, parts = given, None, urlsplit("")
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    if parts.scheme not in ("http", "https") or url != address:
+    address, token = _parsed(given)
+    if not address:
         advice = "It has to be http://HOST:PORT/?write_token=TOKEN, or http://HOST:PORT/ with TRACKIO_WRITE_TOKEN set."
         return Check("server", FAILED, "TRACKIO_SERVER_URL cannot be used", advice)
-    token = token or os.environ.get("TRACKIO_WRITE_TOKEN")
     advice = "`trackio show` prints the right one where it is run. Put it in TRACKIO_WRITE_TOKEN, or into the URL."
     if not token or not (token.isascii() and token.isprintable()):
         text = "has characters that cannot be sent, such as a line break" if token else "is missing"
         return Check("server", FAILED, f"{address}, whose write token {text}", advice)
+    return _answer(address, token, advice)
+
+
+def _parsed(given: str) -> tuple[str, str | None]:
+    """The server's address, empty if it cannot be used, and its token."""
+    from trackio.utils import parse_trackio_server_url
+
     try:
-        ask(address, token, "get_run_mutation_status")  # says why, where check_token only says that
-        check_token(address, token)
+        url, token = parse_trackio_server_url(given)
+        address = without_secrets(url)
+    except ValueError:  # whose text holds the URL
+        return "", None
+    usable = url == address and address.startswith(("http://", "https://"))
+    return address if usable else "", token or os.environ.get("TRACKIO_WRITE_TOKEN")
+
+
+def _answer(address: str, token: str, advice: str) -> Check:
+    try:
+        taken = takes_token(address, token)
     except ConnectionError as error:
         advice = "Until it does, what is logged is kept in the folder. Does `trackio show --host 0.0.0.0` run there?"
         return Check("server", FAILED, str(error), advice)
-    except ValueError:
+    if not taken:
         return Check("server", FAILED, f"{address} refuses the write token", advice)
     return Check("server", OK, f"{address} answers, and takes the write token")

@@ -1,0 +1,55 @@
+"""Command lines without secrets."""
+
+from __future__ import annotations
+
+import getpass
+
+import pytest
+
+from torchrl_trackio.commands import command_without_secrets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["lr=0.1", "--seed", "3", "hidden=[64, 64]"], "lr=0.1 --seed 3 'hidden=[64, 64]'"),
+        (["wandb_key=SECRET"], "'wandb_key=***'"),
+        (["+logger.hf_token=SECRET"], "'+logger.hf_token=***'"),
+        (["--PASSWORD=SECRET", "--pass", "SECRET", "x"], "'--PASSWORD=***' --pass '***' x"),
+        (["--hftoken", "SECRET", "--openaiApiKey=SECRET"], "--hftoken '***' '--openaiApiKey=***'"),
+        (["--passphrase", "SECRET", "--jwt", "SECRET"], "--passphrase '***' --jwt '***'"),
+        (["server_url=http://h:1/?write_token=SECRET&x=1"], "'server_url=http://h:1/?***'"),
+        (["url=https://me:SECRET@host/x"], "'url=https://***@host/x'"),
+        (["https://h/x?X-Amz-Signature=SECRET"], "'https://h/x?***'"),
+        (["https://hooks.slack.com/services/SECRET"], "'https://hooks.slack.com/***'"),
+        (["--webhook_url", "https://h/SECRET"], "--webhook_url '***'"),
+        (["kwargs={api_key: SECRET, lr: 1}"], "'kwargs={api_key: ***, lr: 1}'"),
+        (['kwargs={"api_key": "SECRET AND SECRET", "lr": 1}'], """'kwargs={"api_key": ***, "lr": 1}'"""),
+        (["token: SECRET"], "'token: ***'"),
+        (["--headers", "Accept: x, Authorization: Bearer SECRET"], "--headers 'Accept: x, Authorization: *** ***'"),
+        (["model=hf_SECRETSECRET", "SECRET0SECRET0SECRET0SECRET0SECRET"], "'model=***' '***'"),
+        (["max_tokens=512", "tokenizer=gpt2", "author=me"], "max_tokens=512 tokenizer=gpt2 author=me"),
+        ([f"data=/scratch/{getpass.getuser()}/x"], "'data=/scratch/***/x'"),
+        (["-c", "conf.yaml"], "-c conf.yaml"),
+    ],
+    ids=lambda value: value[0][:30] if isinstance(value, list) else "",
+)
+def test_arguments(arguments: list[str], shown: str) -> None:
+    """Of an argument, what looks like a secret is left out, and nothing else."""
+    told = command_without_secrets(["/usr/bin/python3", "train.py", *arguments])
+    assert told == f"python3 train.py {shown}"
+    assert "SECRET" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["-c", "SECRET", "a"], "-c ... a"),
+        (["-cSECRET", "a"], "-c ... a"),
+        (["-uic", "SECRET", "-c", "conf"], "-c ... -c conf"),
+        (["-u", "-m", "package", "-c", "conf"], "-u -m package -c conf"),
+    ],
+)
+def test_code(arguments: list[str], shown: str) -> None:
+    """Code that the interpreter was given is not recorded; a script's own option `-c` is."""
+    assert command_without_secrets(["/usr/bin/python3", *arguments]) == f"python3 {shown}"
