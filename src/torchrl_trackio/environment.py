@@ -51,8 +51,9 @@ def environment() -> dict[str, Any]:
 
 def _versions() -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            yield package.replace("-", "_"), version(package)
+        name = package.replace("-", "_")
+        with suppress(PackageNotFoundError):  # looking one up takes far longer than asking the module
+            yield name, str(getattr(sys.modules.get(name), "__version__", None) or version(package))
 
 
 def _system() -> Iterator[tuple[str, str]]:

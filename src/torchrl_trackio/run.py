@@ -30,12 +30,13 @@ _MOST_QUEUED = 5000  # rows in Trackio's own, unbounded queue before they are wr
 _MOST_UNWRITTEN = 100_000  # rows kept of writes that failed
 _OWN_KEYS = ("_Username", "_Created", "_Group")  # that Trackio adds to a configuration
 
+_PLAIN = {float, int, str, dict, type(None)}
 _is_loggable_figure = trackio.Html.is_loggable_figure
 
 
 def _is_figure(value: Any) -> bool:
     try:
-        return _is_loggable_figure(value)  # type: ignore[no-any-return]
+        return type(value) not in _PLAIN and _is_loggable_figure(value)
     except AttributeError:  # another thread is importing the figures' library just now
         return False
 
