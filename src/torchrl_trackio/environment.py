@@ -52,8 +52,9 @@ def environment() -> dict[str, Any]:
 def _versions() -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
         name = package.replace("-", "_")
-        with suppress(PackageNotFoundError):  # looking one up takes far longer than asking the module
-            yield name, str(getattr(sys.modules.get(name), "__version__", None) or version(package))
+        said = str(getattr(sys.modules.get(name), "__version__", "unknown"))
+        with suppress(PackageNotFoundError):  # looking one up takes far longer, but torchrl 0.10 says "0.0.0+unknown"
+            yield name, version(package) if "unknown" in said else said
 
 
 def _system() -> Iterator[tuple[str, str]]:
