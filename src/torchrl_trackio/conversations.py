@@ -97,7 +97,7 @@ def _row_traces(row: TensorDictBase, chat: Path) -> Iterator[trackio.Trace]:
             part = {name: values[start:stop] for name, values in columns.items()}
             status = end_of(flags, stop - 1)
             ended = {} if status == NOT_DONE else {"status": status}
-            yield trackio.Trace(found[stop - 1], {**_metadata(found[stop - 1], part), **ended})
+            yield trackio.Trace(found[stop - 1], {**ended, **_metadata(found[stop - 1], part)})
             start = stop
 
 
@@ -139,6 +139,9 @@ def _metadata(messages: list[Message], columns: Mapping[str, list[Any]]) -> dict
             metadata[name] = value
         if name == "reward":
             metadata |= _total(found, values)
+    gained = metadata.get("return", metadata.get("reward"))
+    if isinstance(gained, (int, float)):
+        metadata["status"] = f"reward {gained:.6g}"  # a column of the dashboard's list
     return metadata
 
 
