@@ -68,9 +68,12 @@ def test_what_is_recorded(logger: TrackioLogger, project: str) -> None:
     logger.flush()
     stored = reading.stored_config(project)
     assert {key for key in stored if key.startswith("env/")} <= RECORDED
-    packages = ("torch", "torchrl", "tensordict", "trackio")
-    expected = {f"env/{package}": version(package) for package in packages}
-    expected |= {"env/torchrl_trackio": torchrl_trackio.__version__, "env/python": platform.python_version()}
+    expected = {f"env/{package}": version(package) for package in ("torchrl", "tensordict", "trackio")}
+    expected |= {
+        "env/torch": torch.__version__,
+        "env/torchrl_trackio": torchrl_trackio.__version__,
+        "env/python": platform.python_version(),
+    }
     assert stored.items() >= expected.items()
     assert stored["env/platform"] == f"{platform.system()} {platform.release()} {platform.machine()}"
     assert logger.experiment.config == {"lr": 1}

@@ -64,7 +64,7 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
             quiet=quiet,
             reopened=reopened,
         )
-        self._self_progress = Progress(run.name, lambda: self._self_writer.left())
+        self._self_progress = self._self_new_progress()
         if not self.resumed:
             self._self_last_steps.update(_counts.get(self._self_place(), {}))
         lifecycle.add(self)
@@ -113,6 +113,8 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
     def add_video(self, name: str, video: Video, step: int | None) -> None:
         """Encode a video in the background and store it in a row of its own; ``step`` as for :meth:`add`."""
         self._self_catch_up()
+        if not self._self_writer.options["quiet"]:
+            self._self_progress.arm()
         self._self_writer.add_video(name, video, step)
 
     def add_artifact(
@@ -292,7 +294,11 @@ class TrackioRun(wrapt.ObjectProxy):  # type: ignore[type-arg]
         """In a forked child: what the parent holds is the parent's, and its threads are not here."""
         self._self_left_behind = True
         self._self_finishing = threading.RLock()
+        self._self_progress = self._self_new_progress()
         self._self_writer.config.new_lock()
+
+    def _self_new_progress(self) -> Progress:
+        return Progress(self.name, lambda: self._self_writer.left())
 
     @property
     def _self_last_steps(self) -> dict[str, int]:

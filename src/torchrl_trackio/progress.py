@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from tqdm import tqdm
 
@@ -25,26 +26,35 @@ class Progress:
     def __init__(self, name: str, left: Callable[[], tuple[int, int]]) -> None:
         self._name = name
         self._left = left
+        self._begun = threading.Event()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def arm(self) -> None:
+        """Be ready for the interpreter's end, at which no thread can be started any more."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._show, name="torchrl-trackio progress", daemon=True)
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+
     def start(self) -> None:
         """Begin to watch, once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._show, name="torchrl-trackio progress", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # at the interpreter's end there may be no more threads
-                self._thread = None
+        if not self._begun.is_set():
+            self.arm()
+            self._begun.set()
+            if self._thread is None:
                 self._say(*self._left())
 
     def stop(self) -> None:
         """Take the bar away."""
         self._done.set()
+        self._begun.set()
         if self._thread is not None:
             self._thread.join()
 
     def _show(self) -> None:
+        self._begun.wait()
         if self._done.wait(_PATIENCE_SECONDS) or not any(self._left()):
             return
         if sys.stderr.isatty():
