@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 import sys
 from argparse import Namespace
@@ -96,6 +97,18 @@ def test_a_figure_may_be_changed_after_the_call(shared: TrackioLogger, plt: Any)
     ((_, path),) = media(PROJECT, "changed")
     assert ">before<" in path.read_text()
     assert ">after<" not in path.read_text()
+
+
+def test_a_figure_as_ray_hands_it_on(shared: TrackioLogger) -> None:
+    """Its arrays are read-only, with which matplotlib does not draw."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    figure.add_subplot().set_title("from an actor")
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(figure, protocol=5, buffer_callback=buffers.append)
+    received = pickle.loads(pickled, buffers=[bytes(buffer.raw()) for buffer in buffers])
+    with pytest.raises(ValueError, match="read-only"):
+        trackio.Html(received)
+    assert "<svg" in stored(shared, received)
 
 
 def test_a_plotly_figure_stays_interactive(shared: TrackioLogger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import trackio
@@ -30,9 +31,19 @@ def to_html(figure: Any, caption: str | None = None, *, offline: bool = False) -
     try:
         if trackio.Html.is_plotly_figure(drawn):
             drawn = drawn.to_html(include_plotlyjs=True if offline else "cdn").replace("</body>", f"{_SAYS_WHY}</body>")
-        return trackio.Html(drawn, caption=caption)
+        return _drawn(drawn, caption)
     except Exception as error:
         raise ValueError(f"{describe(figure)} cannot be drawn: {type(error).__name__}: {error}") from error
+
+
+def _drawn(figure: Any, caption: str | None) -> trackio.Html:
+    try:
+        return trackio.Html(figure, caption=caption)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        # What Ray hands to a service has arrays that matplotlib cannot draw with; this way of pickling copies them.
+        return trackio.Html(pickle.loads(pickle.dumps(figure, protocol=4)), caption=caption)  # noqa: S301
 
 
 def _loggable(figure: Any) -> Any:
