@@ -15,9 +15,33 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_WRITE_TOKEN", "HF_TOKEN"):
     os.environ.pop(name, None)
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from torchrl_trackio import TrackioLogger
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium on the PATH (Debian: apt-get install chromium)")
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of it."""
+    page = browser.new_page(viewport={"width": 1400, "height": 2000})
+    page.set_default_timeout(30_000)
+    yield page
+    page.close()
 
 
 @pytest.fixture

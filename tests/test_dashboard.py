@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-import shutil
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,7 @@ import reading
 from servers import Server
 from torchrl_trackio import TrackioLogger
 
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium on the PATH (Debian: apt-get install chromium)"
-)
+pytestmark = pytest.mark.usefixtures("page")
 
 
 def reward(step: int) -> float:
@@ -43,6 +39,8 @@ def url() -> Iterator[str]:
             logger.log_scalar("train/loss", torch.tensor(1 / (step + 1)), step=step)
         logger.log_histogram("advantages", torch.randn(1000), step=STEPS)
         logger.log_str("note", "The agent waves.", step=STEPS)
+        logger.log_checkpoint({"weights": torch.zeros(3)}, STEPS, metric=1.0, name="policy")
+        logger.log_alert("The reward collapsed", "to 9", step=STEPS)
         for name, (format, height, width) in VIDEOS.items():  # noqa: A001
             logger.log_video(name, frames[..., :height, :width], step=STEPS, format=format)
         logger.log_video("eval/gif", frames, step=STEPS, format="gif")
@@ -50,23 +48,6 @@ def url() -> Iterator[str]:
     server.start()
     yield server.url
     server.kill()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.set_default_timeout(30_000)
-    yield page
-    page.close()
 
 
 def points(page: Any, metric: str, path: Path) -> list[dict[str, str]]:
@@ -115,6 +96,23 @@ def test_the_configuration_is_shown(url: str, page: Any) -> None:
     text = page.locator(".config-block").inner_text()
     assert '"optim/lr": 0.001' in text
     assert '"seed": 7' in text
+    assert f'"env/torchrl": "{version("torchrl")}"' in text
+
+
+def test_artifacts_are_listed(url: str, page: Any) -> None:
+    """With the aliases of their latest version."""
+    page.goto(f"{url}/artifacts?project={PROJECT}")
+    page.get_by_text("policy").first.wait_for()
+    text = page.inner_text("body")
+    assert "best" in text
+    assert "latest" in text
+
+
+def test_alerts_are_shown(url: str, page: Any) -> None:
+    """With title and text."""
+    page.goto(f"{url}/reports?project={PROJECT}")
+    page.get_by_text("The reward collapsed").first.wait_for()
+    assert "to 9" in page.inner_text("body")
 
 
 def test_runs_can_be_grouped_by_a_nested_hyperparameter(url: str, page: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +17,7 @@ from servers import Server
 from torchrl_trackio import TrackioLogger
 from torchrl_trackio.figures import to_html
 
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium on the PATH (Debian: apt-get install chromium)"
-)
+pytestmark = pytest.mark.usefixtures("page")
 PROJECT = "media-page"
 PICTURES: dict[str, Any] = {
     "RGB": np.full((20, 30, 3), (200, 30, 30), np.uint8),
@@ -49,23 +44,6 @@ def url() -> Iterator[str]:
     server.start()
     yield f"{server.url}/media?project={PROJECT}"
     server.kill()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    page = browser.new_page(viewport={"width": 1400, "height": 2000})
-    page.set_default_timeout(30_000)
-    yield page
-    page.close()
 
 
 def test_every_image_is_shown_with_its_caption(url: str, page: Any) -> None:

@@ -7,7 +7,6 @@ import enum
 import itertools
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -693,20 +692,6 @@ def test_what_a_call_costs(logger: TrackioLogger, build: Callable[[], Any], most
         logger.log_trace(name, trace)
         costs.append(time.thread_time() - start)
     assert min(costs) < most
-
-
-@pytest.fixture
-def page() -> Iterator[Any]:
-    """A page of a real Chromium."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium on the PATH (Debian: apt-get install chromium)")
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1400, "height": 1600})
-        page.set_default_timeout(30_000)
-        yield page
-        browser.close()
 
 
 def test_what_the_dashboard_shows(project: str, page: Any) -> None:

@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import trackio
@@ -26,7 +26,10 @@ from torchrl_trackio.server import check_token, without_secrets
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.versions import warn_of_untested_versions
 
-_OWN_OPTIONS = ("log_env", "alert_on_nonfinite", "quiet")
+_OWN_OPTIONS = (  # of TrackioLogger, for which a typo may have been meant
+    *("exp_name", "project", "video_fps", "resume", "state_dict"),
+    *("rank_zero_only", "log_env", "alert_on_nonfinite", "quiet"),
+)
 
 
 def open_run(
@@ -60,12 +63,7 @@ def open_run(
         ConnectionError: if a server has to be asked for the run to continue, and does not answer.
     """
     warn_of_untested_versions()
-    known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
-    if unknown := sorted(options.keys() - known):
-        raise TypeError(
-            f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
-            + _meant(unknown, known)
-        )
+    _refuse_unknown(options)
     name, project = run_name(name), project_name(project)
     config = to_config(options.get("config") or {})
     if silent:
@@ -90,10 +88,15 @@ def open_run(
     return experiment
 
 
-def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
-    own = ("exp_name", "project", "video_fps", "resume", "state_dict", "rank_zero_only", *_OWN_OPTIONS)
-    found = [name for option in unknown for name in difflib.get_close_matches(option, [*own, *known], 1)]
-    return f"; did you mean {', '.join(map(repr, found))}?" if found else ""
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    known = inspect.signature(trackio.init).parameters.keys() - {"name", "project", "resume"}
+    if unknown := sorted(options.keys() - known):
+        names = [*_OWN_OPTIONS, *known]
+        meant = [name for option in unknown for name in difflib.get_close_matches(option, names, 1)]
+        raise TypeError(
+            f"unknown options {', '.join(map(repr, unknown))}; trackio.init takes {', '.join(sorted(known))}"
+            + (f"; did you mean {', '.join(map(repr, meant))}?" if meant else "")
+        )
 
 
 def _check_folder() -> None:

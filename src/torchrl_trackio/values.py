@@ -13,6 +13,7 @@ from trackio.media import TrackioMedia
 
 from torchrl_trackio.arrays import describe, is_meta, numbers, size_of
 from torchrl_trackio.errors import TrackioWarning
+from torchrl_trackio.figures import to_html
 from torchrl_trackio.histograms import PendingHistogram
 from torchrl_trackio.names import check_text, metric_name
 
@@ -104,7 +105,7 @@ def to_metric(value: Any) -> Any:
     if value is None or isinstance(value, (PendingHistogram, *_TRACKIO_TYPES)):
         return value
     if trackio.Html.is_loggable_figure(value):
-        return trackio.Html(value)  # drawn at once: a figure may be changed after the call
+        return to_html(value)  # drawn at once: a figure may be changed after the call
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(item, trackio.Trace) for item in value):
             return list(value)
