@@ -118,3 +118,33 @@ def test_a_run_of_the_jsonl_mode_is_continued_by_its_state(tmp_path: Path) -> No
     done = child.run("logger.log_scalar('x', 1.0)")
     assert done.returncode == 0, done.stderr
     assert child.steps() == [7, 8]
+
+
+def test_a_run_that_its_state_continues_is_said_to_be_resumed(project: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In Trackio's words; not that it was created, which Trackio says before it knows; and nothing by a quiet one."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_scalar("x", 1.0)
+        state = logger.state_dict()
+    capsys.readouterr()
+    TrackioLogger("run", project, state_dict=state).close()
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.endswith(": run")] == ["* Resumed existing run: run"]
+    TrackioLogger("run", project, state_dict=state, quiet=True).close()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_no_state_at_all_is_an_error(project: str) -> None:
+    """The text says what it should be."""
+    with pytest.raises(TypeError, match=r"what a TrackioLogger's state_dict\(\) returned, got 'x' \(str\)"):
+        TrackioLogger("run", project, state_dict="x")
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("projct", "project"), ("quite", "quiet"), ("groop", "group")])
+def test_a_typo_of_an_option_is_an_error_that_names_the_right_one(project: str, typo: str, meant: str) -> None:
+    """Be it this logger's own or Trackio's; what resembles none is listed with those that there are."""
+    with pytest.raises(
+        TypeError, match=rf"unknown options '{typo}'; trackio.init takes .*; did you mean '{meant}'[?]$"
+    ):
+        TrackioLogger("run", **{"project": project, typo: 1})
+    with pytest.raises(TypeError, match=r"unknown options 'nonsense'; trackio\.init takes .*[a-z]$"):
+        TrackioLogger("run", project, nonsense=1)

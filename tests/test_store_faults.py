@@ -152,6 +152,7 @@ def test_a_folder_that_is_a_file_is_warned_about_and_training_goes_on(tmp_path: 
         """
     )
     assert done.returncode == 0, done.stderr
+    assert "TrackioWarning: nothing can be stored in Trackio's folder" in done.stdout + done.stderr
     flushed, closed = reports(done.stdout)
     assert int(flushed.split()[0]) >= 1
     assert set(re.findall(r"(\w+Warning): ", flushed)) == {"TrackioWarning"}
