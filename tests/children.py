@@ -56,7 +56,9 @@ class Child:
         found = []
         for path in self.folder.glob("*.db"):
             with closing(sqlite3.connect(path, timeout=30)) as connection:
-                found += connection.execute("SELECT step, metrics FROM metrics ORDER BY id").fetchall()
+                # A store that is just being made has no tables yet.
+                if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'metrics'").fetchone():
+                    found += connection.execute("SELECT step, metrics FROM metrics ORDER BY id").fetchall()
         for path in sorted(self.folder.glob("inbox/*/*.jsonl")):
             found += [(r["step"], r["metrics"]) for r in map(json.loads, path.read_text().splitlines())]
         return [(step, metrics if isinstance(metrics, dict) else json.loads(metrics)) for step, metrics in found]

@@ -106,11 +106,14 @@ def test_the_recipe_for_preempted_jobs_loses_and_repeats_no_step(tmp_path: Path)
     slowed = code.replace("    step += 1\n", "    step += 1\n        __import__('time').sleep(0.02)\n")
     assert slowed != code
     job = child.start(slowed)
-    while not child.rows():
-        assert job.poll() is None, job.communicate()[1]
-        time.sleep(0.1)
-    job.send_signal(signal.SIGTERM)
-    errors = job.communicate(timeout=60)[1]
+    try:
+        while not child.rows():
+            assert job.poll() is None, job.communicate()[1]
+            time.sleep(0.1)
+        job.send_signal(signal.SIGTERM)
+        errors = job.communicate(timeout=60)[1]
+    finally:
+        job.kill()
     assert job.returncode == 0, errors
     assert 0 < len(child.steps("train/loss")) < 300
     done = child.run(code)
