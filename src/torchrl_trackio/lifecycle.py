@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 from torchrl_trackio.errors import warn_in_background
 
 if TYPE_CHECKING:
-    from torchrl_trackio.experiment import TrackioRun
+    from torchrl_trackio.handle import RunHandle
 
 _END_SECONDS = 30.0  # the longest that the interpreter's end waits for all runs together
 
-live: set[TrackioRun] = set()  # until finished: nothing else keeps the last rows of a logger that was dropped
+live: set[RunHandle] = set()  # until finished: nothing else keeps the last rows of a logger that was dropped
 _releases: list[Callable[[], None]] = []
 _finalized: set[int] = set()  # processes that finish their runs by multiprocessing
 
 
-def add(run: TrackioRun) -> None:
+def add(run: RunHandle) -> None:
     """Have a run finished by the end of this process at the latest."""
     live.add(run)
     if multiprocessing.parent_process() is not None and os.getpid() not in _finalized:

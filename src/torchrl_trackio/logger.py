@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 
 from torchrl_trackio.arrays import describe, to_python
 from torchrl_trackio.experiment import TrackioRun
+from torchrl_trackio.handle import saved_identity
 from torchrl_trackio.histograms import Bins, PendingHistogram
 from torchrl_trackio.names import check_text, metric_name
 from torchrl_trackio.objects import ObjectLogger
@@ -84,7 +85,7 @@ class TrackioLogger(ObjectLogger, ServedLogger):
     ) -> None:
         checked_fps(video_fps)
         self.video_fps = video_fps
-        saved = None if state_dict is None else _identity(state_dict)
+        saved = None if state_dict is None else saved_identity(state_dict)
         project = saved["project"] if saved else project
         silent = rank_zero_only and rank() != 0
         self._open: Any = partial(
@@ -257,32 +258,6 @@ class TrackioLogger(ObjectLogger, ServedLogger):
         """Alias for :meth:`shutdown`."""
         self.shutdown(timeout)
 
-    def start(self) -> TrackioLogger:
-        """Return this logger, which has started already.
-
-        Raises:
-            RuntimeError: after :meth:`shutdown`.
-        """
-        if not self.is_alive:
-            raise RuntimeError(
-                "A shut down logger cannot be restarted: make a new one, with resume='must' for the same run."
-            )
-        return self
-
-    def client(self) -> TrackioLogger:
-        """Return this logger: without a service it is its own client."""
-        return self
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the logger still takes values."""
-        return not self.experiment.finished
-
-    @property
-    def service_backend(self) -> str:
-        """``"direct"``: torchrl's services have owners of their own."""
-        return "direct"
-
     def state_dict(self) -> dict[str, Any]:
         """Flush, and return what identifies the run and where its steps stand, for a checkpoint."""
         self.flush()
@@ -299,7 +274,7 @@ class TrackioLogger(ObjectLogger, ServedLogger):
             RuntimeError: if this logger has already logged to another run.
             ValueError: if the saved run is not in the store.
         """
-        self.experiment.adopt(_identity(state_dict))
+        self.experiment.adopt(saved_identity(state_dict))
         self.exp_name = self.experiment.name
 
     def __enter__(self) -> TrackioLogger:
@@ -316,17 +291,3 @@ class TrackioLogger(ObjectLogger, ServedLogger):
 
     def _add(self, name: str, value: Any, step: int | None) -> None:
         self.experiment.add({metric_name(name): value}, step=step if step is None else _to_step(step))
-
-
-def _identity(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What identifies the run in a logger's state."""
-    if not isinstance(state_dict, Mapping):
-        raise TypeError(f"state_dict must be what a TrackioLogger's state_dict() returned, got {describe(state_dict)}")
-    local = state_dict.get("local", {})
-    if not {"project", "name", "id", "last_steps"} <= local.keys():
-        raise ValueError(
-            f"this is no state of a TrackioLogger, it has the keys {sorted(state_dict)}: pass what its state_dict() "
-            "returned, not the checkpoint around it"
-        )
-    identity: Mapping[str, Any] = local
-    return identity

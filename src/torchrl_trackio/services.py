@@ -25,10 +25,38 @@ if TYPE_CHECKING:
 class ServedLogger(Logger):  # type: ignore[misc]
     """A logger whose services are ended patiently, and by the interpreter's end at the latest."""
 
+    experiment: Any
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if ProcessLogger is not object:
             cls._ServiceClass = staticmethod(functools.partial(_serve, cls._ServiceClass))
+
+    def start(self) -> Self:
+        """Return this logger, which has started already.
+
+        Raises:
+            RuntimeError: after :meth:`shutdown`.
+        """
+        if not self.is_alive:
+            raise RuntimeError(
+                "A shut down logger cannot be restarted: make a new one, with resume='must' for the same run."
+            )
+        return self
+
+    def client(self) -> Self:
+        """Return this logger: without a service it is its own client."""
+        return self
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the logger still takes values."""
+        return not self.experiment.finished
+
+    @property
+    def service_backend(self) -> str:
+        """``"direct"``: torchrl's services have owners of their own."""
+        return "direct"
 
 
 class _Owner:
