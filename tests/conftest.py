@@ -44,6 +44,14 @@ def page(browser: Any) -> Iterator[Any]:
     page.close()
 
 
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest) -> Iterator[TrackioLogger]:
+    """One logger for the tests of a module that need no more than a name or step of their own."""
+    project = request.path.stem.replace("_", "-")  # Trackio reserves names that end in _traces
+    with TrackioLogger("run", project) as logger:
+        yield logger
+
+
 @pytest.fixture
 def project(request: pytest.FixtureRequest) -> str:
     """A project that no other test logs to."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,13 @@ import numpy as np
 
 from torchrl_trackio.environment import RECORDED
 
+_new_names = (f"new{number}" for number in itertools.count())
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def new_name() -> str:
+    """A metric's name that no other test logs to."""
+    return next(_new_names)
 
 
 def folder() -> Path:
@@ -75,6 +83,15 @@ def run_ids(project: str) -> set[str]:
 def media(project: str, name: str, run: str = "run") -> list[tuple[int, Path]]:
     """(step, file) of the media logged under a name."""
     return [(step, folder() / "media" / value["file_path"]) for step, value in series(project, name, run)]
+
+
+def logged_file(log: Callable[..., None], value: Any, **options: Any) -> Path:
+    """Log a value by a logger's method under a new name; returns the file that is stored of it."""
+    name, logger = new_name(), log.__self__
+    log(name, value, step=1, **options)
+    logger.flush()
+    ((_, path),) = media(logger.log_dir, name)
+    return path
 
 
 def frames(path: Path) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import re
 import sys
@@ -18,19 +17,9 @@ import torch
 import trackio
 
 from children import Child
-from reading import media, rows, series
+from reading import logged_file, media, rows, series
 from torchrl_trackio import TrackioLogger
 from torchrl_trackio.figures import to_html
-
-PROJECT = "test_figures"
-_names = (f"figure{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[TrackioLogger]:
-    """One logger for the tests that need no more than a name of their own."""
-    with TrackioLogger("run", PROJECT) as logger:
-        yield logger
 
 
 @pytest.fixture
@@ -45,10 +34,7 @@ def plt() -> Iterator[Any]:
 
 def stored(logger: TrackioLogger, figure: Any, **options: Any) -> str:
     """The HTML of a figure that is logged."""
-    name = next(_names)
-    logger.log_figure(name, figure, step=1, **options)
-    logger.flush()
-    ((_, path),) = media(PROJECT, name)
+    path = logged_file(logger.log_figure, figure, **options)
     assert path.suffix == ".html"
     return path.read_text(encoding="utf-8")
 
@@ -94,7 +80,7 @@ def test_a_figure_may_be_changed_after_the_call(shared: TrackioLogger, plt: Any)
     shared.log_figure("changed", figure, step=1)
     axes.set_title("after")
     shared.flush()
-    ((_, path),) = media(PROJECT, "changed")
+    ((_, path),) = media(shared.log_dir, "changed")
     assert ">before<" in path.read_text()
     assert ">after<" not in path.read_text()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,13 @@ import trackio
 from PIL import Image
 from torchrl.record.loggers import get_logger
 
-from reading import media, rows, series
+from reading import logged_file, media, new_name, rows, series
 from torchrl_trackio import TrackioLogger, TrackioWarning
-
-PROJECT = "test_images"
-_names = (f"image{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[TrackioLogger]:
-    """One logger for the tests that need no more than a name of their own."""
-    with TrackioLogger("run", PROJECT) as logger:
-        yield logger
 
 
 def stored(logger: TrackioLogger, image: Any, **options: Any) -> Path:
     """The file of an image that is logged."""
-    name = next(_names)
-    logger.log_image(name, image, step=1, **options)
-    logger.flush()
-    ((_, path),) = media(PROJECT, name)
-    return path
+    return logged_file(logger.log_image, image, **options)
 
 
 def pixels(path: Path) -> tuple[str, np.ndarray]:
@@ -217,7 +202,7 @@ def test_images_may_be_changed_after_the_call(shared: TrackioLogger) -> None:
     picture.paste(0, (0, 0, 7, 5))
     shared.flush()
     for name in ("tensor", "array", "picture"):
-        ((_, path),) = media(PROJECT, name)
+        ((_, path),) = media(shared.log_dir, name)
         np.testing.assert_array_equal(pixels(path)[1], np.full((5, 7), 9))
 
 
@@ -243,11 +228,11 @@ def test_a_file_that_browsers_show_is_stored_as_it_is(
     else:
         colored("RGB").save(path, None if name.startswith("a.") else "png")
     content = path.read_bytes()
-    metric = next(_names)
+    metric = new_name()
     shared.log_image(metric, kind(path), step=1)
     path.unlink()
     shared.flush()
-    ((_, found),) = media(PROJECT, metric)
+    ((_, found),) = media(shared.log_dir, metric)
     assert found.read_bytes() == content
 
 
@@ -277,10 +262,10 @@ def test_trackios_own_image_passes(shared: TrackioLogger) -> None:
     """As it is, as often as one likes; a caption goes to what is stored, not to the object."""
     image = trackio.Image(noise(5, 7, 3), caption="mine")
     for caption, shown in ((None, "mine"), ("other", "other")):
-        name = next(_names)
+        name = new_name()
         shared.log_image(name, image, step=1, caption=caption)
         shared.flush()
-        ((_, value),) = series(PROJECT, name)
+        ((_, value),) = series(shared.log_dir, name)
         assert value["caption"] == shown
     assert image.caption == "mine"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import re
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,13 @@ import pytest
 import torch
 import trackio
 
-from reading import media, rows, series
+from reading import logged_file, media, new_name, rows, series
 from torchrl_trackio import TrackioLogger, TrackioWarning
-
-PROJECT = "test_sounds"
-_names = (f"sound{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[TrackioLogger]:
-    """One logger for the tests that need no more than a name of their own."""
-    with TrackioLogger("run", PROJECT) as logger:
-        yield logger
 
 
 def stored(logger: TrackioLogger, audio: Any, **options: Any) -> Path:
     """The file of a sound that is logged."""
-    name = next(_names)
-    logger.log_audio(name, audio, step=1, **options)
-    logger.flush()
-    ((_, path),) = media(PROJECT, name)
-    return path
+    return logged_file(logger.log_audio, audio, **options)
 
 
 def samples(path: Path) -> tuple[int, np.ndarray]:
@@ -134,7 +119,7 @@ def test_samples_may_be_changed_after_the_call(shared: TrackioLogger) -> None:
         buffer[:] = 0
     shared.flush()
     for name in buffers:
-        ((_, path),) = media(PROJECT, name)
+        ((_, path),) = media(shared.log_dir, name)
         np.testing.assert_array_equal(samples(path)[1], NOISE)
 
 
@@ -170,11 +155,11 @@ def test_a_file_is_stored_as_it_is(
     path = tmp_path / name
     encode(path, *FILES[name])
     content = path.read_bytes()
-    metric = next(_names)
+    metric = new_name()
     shared.log_audio(metric, kind(path), step=1)
     path.unlink()
     shared.flush()
-    ((_, found),) = media(PROJECT, metric)
+    ((_, found),) = media(shared.log_dir, metric)
     assert found.read_bytes() == content
 
 

@@ -7,7 +7,6 @@ import enum
 import itertools
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,17 @@ import trackio
 from PIL import Image
 from tensordict import NonTensorData, NonTensorStack, TensorDict, lazy_stack
 
-from reading import folder, rows, series
+from reading import folder, new_name, rows, series
 from servers import TOKEN, Server
 from torchrl_trackio import TrackioLogger, TrackioWarning
-
-PROJECT = "test_tables"
-_names = (f"table{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[TrackioLogger]:
-    """One logger for the tests that need no more than a name of their own."""
-    with TrackioLogger("run", PROJECT) as logger:
-        yield logger
 
 
 def stored(logger: TrackioLogger, table: Any) -> list[dict[str, Any]]:
     """The rows of a table that is logged, each in the order of its columns."""
-    name = next(_names)
+    name = new_name()
     logger.log_table(name, table, step=1)
     logger.flush()
-    ((_, value),) = series(PROJECT, name)
+    ((_, value),) = series(logger.log_dir, name)
     assert value.keys() == {"_type", "_value"}
     assert value["_type"] == "trackio.table"
     assert len({tuple(row) for row in value["_value"]}) <= 1  # the first row's names are those of all
@@ -295,7 +284,7 @@ def test_a_table_may_be_changed_after_the_call(shared: TrackioLogger) -> None:
     buffer.zero_()
     column[0].append(5)
     shared.flush()
-    ((_, value),) = series(PROJECT, "buffer")
+    ((_, value),) = series(shared.log_dir, "buffer")
     assert value["_value"] == [{"a": 1.0, "b": "[1]"}, {"a": 2.0, "b": "[2]"}]
 
 

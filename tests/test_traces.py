@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import itertools
 import json
 import math
 import time
@@ -29,8 +28,6 @@ from children import Child
 from servers import Server
 from torchrl_trackio import TrackioLogger, TrackioWarning
 
-_names = (f"trace{number}" for number in itertools.count())
-PROJECT = "traces-of-tests"  # Trackio reserves names that end in _traces
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 17, "b": 25}}}
 SUM = [
     {"role": "user", "content": "What is 17 + 25?"},
@@ -49,11 +46,10 @@ def list_to_stack() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def logger() -> Iterator[TrackioLogger]:
+@pytest.fixture
+def logger(shared: TrackioLogger) -> TrackioLogger:
     """One logger for all tests, which each have a name of their own."""
-    with TrackioLogger("run", PROJECT) as logger:
-        yield logger
+    return shared
 
 
 def stored(logger: TrackioLogger, name: str) -> list[dict[str, Any]]:
@@ -69,7 +65,7 @@ def log(logger: TrackioLogger) -> Callable[..., list[dict[str, Any]]]:
     """Logs a trace under a name of its own, and reads back what is stored."""
 
     def log(trace: Any, **options: Any) -> list[dict[str, Any]]:
-        name = next(_names)
+        name = reading.new_name()
         logger.log_trace(name, trace, **options)
         return stored(logger, name)
 
@@ -686,7 +682,7 @@ COSTS: dict[str, tuple[Callable[[], Any], float]] = {
 @pytest.mark.parametrize(("build", "most"), COSTS.values(), ids=COSTS)
 def test_what_a_call_costs(logger: TrackioLogger, build: Callable[[], Any], most: float) -> None:
     """The calling thread computes for no more than that many seconds: on an idle machine, for a tenth of it."""
-    trace, name, costs = build(), next(_names), []
+    trace, name, costs = build(), reading.new_name(), []
     for _ in range(3):
         start = time.thread_time()
         logger.log_trace(name, trace)

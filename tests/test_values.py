@@ -8,7 +8,6 @@ import itertools
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -49,13 +48,6 @@ class Broken:
 
     def __float__(self) -> float:
         raise RuntimeError("on purpose")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[TrackioLogger]:
-    """One logger for the tests that need no more than a step of their own."""
-    with TrackioLogger("run", "test_values") as logger:
-        yield logger
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ import torch
 from tensordict import TensorDict
 from torchrl.record import VideoRecorder
 
-from reading import folder, frames, media, rows, seconds
+from reading import folder, frames, media, new_name, rows, seconds
 from torchrl_trackio import TrackioLogger, TrackioWarning
 
-_names = (f"video{number}" for number in itertools.count())
 RED, GREEN, BLUE, WHITE = (200, 0, 0), (0, 200, 0), (0, 0, 200), (200, 200, 200)
 TOLERANCE = 8  # of a colour that was encoded in YUV, with loss
 
@@ -38,7 +37,7 @@ def shared() -> Iterator[TrackioLogger]:
 @pytest.fixture
 def name() -> str:
     """A name that no other test logs to."""
-    return next(_names)
+    return new_name()
 
 
 def stored(logger: TrackioLogger, name: str) -> Path:
@@ -309,7 +308,7 @@ def test_the_default_fps_is_thirty(project: str) -> None:
 def test_frames_may_be_reused_after_the_call(shared: TrackioLogger) -> None:
     """One buffer serves for many videos, as tensor and as array, although they are encoded later."""
     buffer = torch.zeros(3, 3, 16, 16, dtype=torch.uint8)
-    shown = {next(_names): (video, shade) for video in (buffer, buffer.numpy()) for shade in (40, 120, 200)}
+    shown = {new_name(): (video, shade) for video in (buffer, buffer.numpy()) for shade in (40, 120, 200)}
     for name, (video, shade) in shown.items():
         buffer.fill_(shade)
         shared.log_video(name, video, step=1)
