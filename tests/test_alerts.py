@@ -82,8 +82,8 @@ def test_first_nonfinite_value_of_a_metric(logger: TrackioLogger, project: str) 
         logger.log_scalar("best", -math.inf if step == 4 else 0.0, step=step)
     logger.flush()
     assert alerts(project) == [
-        ("loss is NaN at step 1", "For the first time in this run: loss = NaN", "error", 1),
-        ("best is -infinite at step 4", "For the first time in this run: best = -infinite", "error", 4),
+        ("loss is NaN at step 1", "loss = NaN", "error", 1),
+        ("best is -infinite at step 4", "best = -infinite", "error", 4),
     ]
 
 
@@ -91,7 +91,7 @@ def test_many_metrics_of_one_step(logger: TrackioLogger, project: str) -> None:
     """When the metrics of a step become NaN together, they are one alert."""
     logger.log_metrics({"loss": math.nan, "kl": math.inf, "fine": 1.0, "grad": math.nan}, step=9)
     logger.flush()
-    text = "For the first time in this run: loss = NaN; kl = infinite; grad = NaN"
+    text = "loss = NaN; kl = infinite; grad = NaN"
     assert alerts(project) == [("loss and 2 more are not finite at step 9", text, "error", 9)]
 
 

@@ -9,6 +9,8 @@ import pickle
 import re
 import signal
 import time
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 import trackio
-from tensordict import TensorDict
+from tensordict import NonTensorData, TensorDict
 from trackio.sqlite_storage import SQLiteStorage
 
 from children import Child
@@ -101,6 +103,16 @@ def test_trackios_own_artifact(logger: TrackioLogger, tmp_path: Path) -> None:
         logger.log_artifact(logged)
 
 
+def test_trackios_own_artifact_is_not_changed(logger: TrackioLogger) -> None:
+    """It has a name of its own, and is no checkpoint: both are refused, and it stays as it was."""
+    artifact = trackio.Artifact("own", "thing", metadata={"a": 1})
+    with pytest.raises(ValueError, match="has a name of its own, 'own': leave out name='other'"):
+        logger.log_artifact(artifact, name="other")
+    with pytest.raises(TypeError, match=r"an artifact is a path, .*Artifact\)"):
+        logger.log_checkpoint(artifact, 1, 2.0)
+    assert (artifact.name, artifact.metadata, artifact.version) == ("own", {"a": 1}, None)
+
+
 def test_second_version(logger: TrackioLogger, tmp_path: Path) -> None:
     """Other content is another version, which `latest` moves to; the same content is the same version."""
     path = tmp_path / "file"
@@ -126,14 +138,15 @@ class NotStorable:
         (3, {}, TypeError, re.escape("an artifact is a path, a module or other object with a state_dict")),
         (torch.ones(2), {}, TypeError, re.escape("got Tensor of shape (2,) and dtype torch.float32")),
         (NotStorable(), {}, TypeError, "its state cannot be saved"),
+        (TensorDict(f=NonTensorData(lambda: 1)), {}, TypeError, "its state cannot be saved: .*lambda.*TensorDict"),
         ({"a": 1}, {"name": "a b"}, ValueError, "must match"),
-        ({"a": 1}, {"name": 3}, ValueError, "must match"),
+        ({"a": 1}, {"name": 3}, TypeError, r"an artifact's name must be a string, got 3 \(int\)"),
         ({"a": 1}, {"type": 3}, TypeError, r"an artifact's type must be a string, got 3 \(int\)"),
         ({"a": 1}, {"aliases": "best"}, TypeError, "aliases must be a list of strings"),
         ({"a": 1}, {"aliases": [1]}, TypeError, "aliases must be a list of strings"),
         ({"a": 1}, {"aliases": ["v3"]}, ValueError, "reserved"),
     ],
-    ids=["no-file", "number", "tensor", "lambda", "space", "name", "type", "alias", "aliases", "version"],
+    ids=["no-file", "number", "tensor", "lambda", "non-tensor", "space", "name", "type", "alias", "aliases", "version"],
 )
 def test_refused(logger: TrackioLogger, source: Any, options: dict[str, Any], error: Any, text: str) -> None:
     """What cannot be stored is refused at the call, and the error says what can."""
@@ -195,6 +208,33 @@ class TestCheckpoint:
         (tmp_path / "mine.pt").write_bytes(b"mine")
         artifact = logger.log_checkpoint(tmp_path / "mine.pt", 1, 0.5)
         assert stored(artifact, tmp_path)["mine.pt"] == b"mine"
+
+    def test_files_of_other_names(self, project: str, tmp_path: Path) -> None:
+        """Files of any name are versions of one artifact of the run's own, and other runs' are not."""
+        with TrackioLogger("a", project) as a, TrackioLogger("b", project) as b:
+            logged = []
+            for logger, file, metric in ((a, "100.pt", 0.9), (a, "200.pt", 0.1), (b, "200.pt", 0.2)):
+                (tmp_path / file).write_text(str(metric))
+                logged.append(logger.log_checkpoint(tmp_path / file, 0, metric))
+            names = [f"checkpoint-{logger.exp_name}-{logger.experiment.id[:8]}" for logger in (a, a, b)]
+        assert [artifact.name for artifact in logged] == names
+        assert [artifact.version for artifact in logged] == ["v0", "v1", "v0"]
+        assert ["best" in artifact.aliases for artifact in logged] == [True, False, True]
+
+    def test_folder_of_an_older_checkpoint(self, logger: TrackioLogger, tmp_path: Path) -> None:
+        """A folder that was downloaded and trained on is stored with its new step and metric, not the old ones."""
+        (tmp_path / "new" / "inner").mkdir(parents=True)
+        (tmp_path / "new" / "inner" / "policy.pt").write_bytes(b"1")
+        folder = Path(logger.log_checkpoint(tmp_path / "new", 1, 0.5).download(tmp_path / "resumed"))
+        older = (folder / "log_checkpoint.json").read_bytes()
+        (folder / "inner" / "policy.pt").write_bytes(b"2")
+        again = logger.log_checkpoint(folder, 2, 0.6)
+        assert (again.version, sorted(again.aliases)) == ("v1", ["best", "latest"])
+        files = stored(again, tmp_path)
+        assert json.loads(files.pop("log_checkpoint.json")) == {"step": 2, "metric": 0.6, "mode": "max"}
+        assert files == {"inner/policy.pt": b"2"}
+        as_it_is = logger.log_artifact(folder, name="as-it-is").download(tmp_path / "as-it-is")
+        assert (Path(as_it_is) / "log_checkpoint.json").read_bytes() == older
 
     def test_resume(self, logger: TrackioLogger) -> None:
         """A resumed job compares with the best checkpoint before."""
@@ -298,49 +338,115 @@ def test_in_a_fork_and_a_spawned_worker(tmp_path: Path) -> None:
     assert reports == [["v1", "best", "latest"], ["v3", "latest"], ["v4", "best", "latest"]]
 
 
-def test_server(tmp_path: Path, project: str) -> None:
-    """A server stores the versions; while it is away they are kept, and stored in their order when it is back."""
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server that is there."""
     server = Server(tmp_path)
     server.start()
-    try:
-        with TrackioLogger("run", project, server_url=f"{server.url}/?write_token={TOKEN}") as logger:
-            first = logger.log_checkpoint({"a": 1}, 0, 1.0)
-            assert (first.version, sorted(first.aliases)) == ("v0", ["best", "latest"])
-            server.kill()
-            with pytest.warns(TrackioWarning, match="artifact 'checkpoint-.*' is kept"):
-                kept = [logger.log_checkpoint({"a": step}, step, metric) for step, metric in ((1, 3.0), (2, 2.0))]
-            assert [artifact.version for artifact in kept] == [None, None]
-            server.start()
-            logger.log_scalar("x", 1.0)
-            logger.flush()
-            versions = server.ask("list_artifacts", project=project)[0]["versions"]
-            assert {v["version"]: sorted(v["aliases"]) for v in versions} == {0: [], 1: ["best"], 2: ["latest"]}
-            assert logger.log_checkpoint({"a": 3}, 3, 2.5).aliases == ("latest",)
-    finally:
+    yield server
+    server.kill()
+
+
+def logger_of(server: Server, project: str) -> TrackioLogger:
+    """A logger of run ``run`` that logs to the server."""
+    return TrackioLogger("run", project, server_url=f"{server.url}/?write_token={TOKEN}")
+
+
+def test_server(server: Server, project: str) -> None:
+    """A server stores the versions; while it is away they are kept, and stored in their order when it is back."""
+    with logger_of(server, project) as logger:
+        first = logger.log_checkpoint({"a": 1}, 0, 1.0)
+        assert (first.version, sorted(first.aliases)) == ("v0", ["best", "latest"])
         server.kill()
+        with pytest.warns(TrackioWarning, match="artifact 'checkpoint-.*' is kept"):
+            kept = [logger.log_checkpoint({"a": step}, step, metric) for step, metric in ((1, 3.0), (2, 2.0))]
+        assert [artifact.version for artifact in kept] == [None, None]
+        server.start()
+        logger.log_scalar("x", 1.0)
+        logger.flush()
+        versions = server.ask("list_artifacts", project=project)[0]["versions"]
+        assert {v["version"]: sorted(v["aliases"]) for v in versions} == {0: [], 1: ["best"], 2: ["latest"]}
+        assert logger.log_checkpoint({"a": 3}, 3, 2.5).aliases == ("latest",)
+
+
+def test_other_type(logger: TrackioLogger, server: Server, project: str) -> None:
+    """An artifact keeps its type: another one is refused at the call, on a server as in the local store."""
+    for place in (logger, logger_of(server, project)):
+        place.log_artifact({"a": 1}, name="thing", type="dataset")
+        with pytest.raises(ValueError, match=r"^Artifact 'thing' already exists with type 'dataset'; cannot"):
+            place.log_artifact({"a": 2}, name="thing", type="model")
+        assert place.log_artifact({"a": 3}, name="good").version == "v0"
+        place.close()
+
+
+def test_kept_version_that_the_server_refuses(server: Server, project: str) -> None:
+    """It is dropped with a warning that says why, and holds up neither later ones nor the end."""
+    logger = logger_of(server, project)
+    logger.log_artifact({"a": 1}, name="thing", type="dataset")
+    server.kill()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        logger.log_artifact({"a": 2}, name="thing", type="model")
+        logger.log_artifact({"a": 3}, name="good")
+        server.start()
+        logger.flush()
+        start = time.monotonic()
+        logger.close()
+    assert time.monotonic() - start < 10
+    told = [text for text in (str(warning.message) for warning in warned) if "artifact" in text]
+    refusal = f"artifact 'thing' is not stored: the Trackio server at {server.url}/ answered: Artifact 'thing' already "
+    assert [text.startswith(refusal) for text in told] == [False, True, False]
+    assert told[2] == f"1 artifacts of run 'run' were not stored by {server.url}/"
+    stored = {found["name"]: len(found["versions"]) for found in server.ask("list_artifacts", project=project)}
+    assert stored == {"thing": 1, "good": 1}
+
+
+def test_server_that_refuses_what_it_is_sent(server: Server, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it answers is warned about; the version is not kept, since it would be refused again."""
+    with logger_of(server, project) as logger:
+        logger.log_artifact({"a": 1}, name="first")
+        logger.flush()
+        server.kill()
+        monkeypatch.setattr("servers.TOKEN", "another")
+        server.start()
+        with pytest.warns(TrackioWarning, match="artifact 'second' is not stored: .* answered: .*[Tt]oken"):
+            logger.log_artifact({"a": 1}, name="second")
+
+
+@pytest.mark.filterwarnings("ignore:trackio failed:torchrl_trackio.TrackioWarning")
+def test_server_that_pauses(server: Server, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says that it takes nothing just now is waited for, as one that is away."""
+    with logger_of(server, project) as logger:
+        logger.log_artifact({"a": 1}, name="first")
+        logger.flush()
+        server.kill()
+        monkeypatch.setenv("TRACKIO_PAUSE_WRITES", "1")
+        server.start()
+        with pytest.warns(TrackioWarning, match="artifact 'second' is kept"):
+            logger.log_artifact({"a": 2}, name="second")
+        server.kill()
+        monkeypatch.delenv("TRACKIO_PAUSE_WRITES")
+        server.start()
+        logger.flush()
+        assert {found["name"] for found in server.ask("list_artifacts", project=project)} == {"first", "second"}
 
 
 @pytest.mark.filterwarnings("ignore::torchrl_trackio.TrackioWarning", "ignore:.*remote:UserWarning")
-def test_server_that_hangs(tmp_path: Path, project: str) -> None:
+def test_server_that_hangs(server: Server, project: str) -> None:
     """A server that takes connections and does not answer holds up a checkpoint for seconds, not a minute."""
-    server = Server(tmp_path)
-    server.start()
     assert server._process is not None
-    try:
-        with TrackioLogger("run", project, server_url=f"{server.url}/?write_token={TOKEN}") as logger:
-            logger.log_scalar("x", 1.0)
-            logger.flush()
-            os.kill(server._process.pid, signal.SIGSTOP)
-            start = time.monotonic()
-            kept = [logger.log_artifact({"a": 1}, "file"), logger.log_checkpoint({"a": 1}, 1, 1.0)]
-            assert time.monotonic() - start < 12
-            assert [artifact.version for artifact in kept] == [None, None]
-            os.kill(server._process.pid, signal.SIGCONT)
-            logger.flush()
-            until = time.monotonic() + 30
-            while len(server.ask("list_artifacts", project=project)) < 2 and time.monotonic() < until:
-                time.sleep(0.2)
-            names = {artifact["name"] for artifact in server.ask("list_artifacts", project=project)}
-            assert names == {"file", kept[1].name}
-    finally:
-        server.kill()
+    with logger_of(server, project) as logger:
+        logger.log_scalar("x", 1.0)
+        logger.flush()
+        os.kill(server._process.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        kept = [logger.log_artifact({"a": 1}, "file"), logger.log_checkpoint({"a": 1}, 1, 1.0)]
+        assert time.monotonic() - start < 12
+        assert [artifact.version for artifact in kept] == [None, None]
+        os.kill(server._process.pid, signal.SIGCONT)
+        logger.flush()
+        until = time.monotonic() + 30
+        while len(server.ask("list_artifacts", project=project)) < 2 and time.monotonic() < until:
+            time.sleep(0.2)
+        names = {artifact["name"] for artifact in server.ask("list_artifacts", project=project)}
+        assert names == {"file", kept[1].name}

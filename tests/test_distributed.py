@@ -108,8 +108,12 @@ def test_a_silent_logger_takes_everything_and_stores_nothing(silent: TrackioLogg
         logger.log_image("i", torch.zeros(3, 4, 4))
         logger.log_trace("t", [{"role": "user", "content": "c"}])
         logger.log_alert("title", "text")
-        logged = [logger.log_checkpoint({"a": 1}, 1, 1.0), logger.log_artifact("/on/the/first/node", "name")]
-        assert [(artifact.version, artifact.size) for artifact in logged] == [(None, None), (None, None)]
+        logged = [
+            logger.log_checkpoint({"a": 1}, 1, 1.0),
+            logger.log_artifact("/on/the/first/node", "name"),
+            logger.log_artifact({"cannot be pickled": lambda: None}),
+        ]
+        assert [(artifact.version, artifact.size) for artifact in logged] == [(None, None)] * 3
         run = logger.experiment
         run.log({"b": 1.0}, step=1)
         run.alert("title", "text")

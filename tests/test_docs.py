@@ -122,6 +122,17 @@ def test_the_recipe_for_preempted_jobs_loses_and_repeats_no_step(tmp_path: Path)
     assert len(child.run_ids()) == 1
 
 
+def test_the_query_of_a_sweep_finds_the_best_hyperparameters(tmp_path: Path) -> None:
+    """After the recipe's runs, the command on the page lists the better learning rate first."""
+    child = Script(tmp_path)
+    sweep = next(code for _, code in blocks("recipes.md") if 'project="sweep"' in code)
+    assert child.run(sweep.replace("range(20)", "range(2)")).returncode == 0
+    page = (DOCS / "recipes.md").read_text()
+    command = re.search(r"```console\n\$ (trackio query .*?)```", page, re.DOTALL)[1]
+    done = subprocess.run(command, shell=True, env=child.environment, capture_output=True, text=True, check=True)
+    assert re.findall(r"^(0\.\d+) +\|", done.stdout, re.MULTILINE) == ["0.001", "0.0003"]
+
+
 # Error texts
 
 
@@ -215,6 +226,8 @@ def test_an_error_text_of_trackio_or_torchrl_is_in_theirs(entry: str) -> None:
     theirs = [Path(trackio.__file__).parent, Path(torchrl.__file__).parent / "record" / "loggers"]
     if "Checkpoint resume" in entry and not hasattr(torchrl.record.CSVLogger, "state_dict"):
         pytest.skip("this torchrl has no state of loggers")
+    if re.search("ProcessLogger|service|lifecycle", entry) and not hasattr(torchrl.record.loggers, "process"):
+        pytest.skip("this torchrl has no logger services")
     assert any(is_in(entry, text) for folder in theirs for text in texts_of(folder)[0])
 
 

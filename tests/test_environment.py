@@ -155,6 +155,18 @@ def test_users_own_entries_win(project: str) -> None:
     assert reading.stored_config(project, "leaf")["env/torchrl"] == version("torchrl")
 
 
+def test_users_own_entries_survive_a_resume(project: str) -> None:
+    """What the record has under a name of theirs is stored under that name and a `_`."""
+    given = {"env": {"python": "mine", "name": "CartPole"}}
+    with TrackioLogger("run", project, config=given) as logger:
+        logger.log_scalar("x", 1.0)
+    with TrackioLogger("run", project, resume="must") as logger:
+        logger.log_scalar("x", 2.0)
+        assert logger.experiment.config == given
+    stored = reading.stored_config(project)
+    assert (stored["env/python"], stored["env/python_"]) == ("mine", platform.python_version())
+
+
 @pytest.mark.parametrize("log_env", [True, False])
 def test_resumed_run(project: str, log_env: bool) -> None:
     """The record does not become the user's hyperparameters; it is that of the last job that made one."""

@@ -237,3 +237,32 @@ def test_hyperparameters_of_a_worker_add_to_those_of_the_parent(logger: TrackioL
     )
     subprocess.run([sys.executable, "-c", code], input=pickled, check=True, capture_output=True)
     assert reading.config(project) == {"early": 1, "late": 1, "child": 1}
+    del logger.experiment.config["early"]
+    logger.log_hparams({"later": 1})
+    logger.flush()
+    assert reading.config(project) == {"late": 1, "child": 1, "later": 1}
+
+
+def test_a_fork_during_the_first_video(tmp_path: Path) -> None:
+    """The child's own video does not wait for a lock of the parent's encoder."""
+    child = Child(tmp_path)
+    done = child.run(
+        """
+        frames = torch.zeros(5, 3, 16, 16, dtype=torch.uint8)  # OpenMP, for larger ones, does not survive a fork
+        logger.log_video("v", frames, step=0)
+        time.sleep(0.0007)
+        if not (pid := os.fork()):
+            logger.log_video("v", frames, step=1)
+            logger.flush()
+            os._exit(0)
+        until = time.monotonic() + 30
+        while not (ended := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < until:
+            time.sleep(0.1)
+        if not ended[0]:
+            os.kill(pid, signal.SIGKILL)
+        print("ENDED", ended[0] == pid)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ENDED True" in done.stdout
+    assert sorted(child.steps("v")) == [0, 1]

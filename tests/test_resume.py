@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import reading
 from children import Child
 from torchrl_trackio import TrackioLogger
+from torchrl_trackio.environment import environment
 
 
 @pytest.mark.parametrize("resume", ["allow", "must"])
@@ -28,6 +30,44 @@ def test_a_run_is_continued_by_its_name(project: str, resume: str) -> None:
         [(0, 1.0)],
     ]
     assert len(reading.run_ids(project)) == 1
+
+
+@pytest.mark.parametrize("config", [{}, {"optim": {"lr": 1.0}}], ids=["no hyperparameters", "hyperparameters"])
+def test_a_run_that_is_continued_only_to_read_stays_as_it_is(
+    project: str, config: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows, hyperparameters and record of the environment are not touched."""
+    with TrackioLogger("run", project, config=config) as logger:
+        logger.log_scalar("x", 0.0, step=7)
+    before = reading.rows(project), reading.stored_config(project)
+    environment.cache_clear()
+    monkeypatch.setattr(sys, "orig_argv", ["python", "read.py"])
+    with TrackioLogger("run", project, resume="must") as logger:
+        logger.flush()
+        assert logger.experiment.config == config
+    assert (reading.rows(project), reading.stored_config(project)) == before
+    with TrackioLogger("run", project, resume="must") as logger:
+        logger.experiment.config["seed"] = 1
+    assert reading.config(project)["seed"] == 1
+    assert reading.stored_config(project)["env/command"] == "python read.py"
+    environment.cache_clear()
+
+
+def test_another_word_for_resume_is_an_error(project: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told before anything is opened."""
+    with pytest.raises(ValueError, match=r"^resume must be one of 'never', 'allow', 'must', got 'alow'$"):
+        TrackioLogger("run", project, resume="alow")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_state_needs_no_run_of_the_given_name(project: str) -> None:
+    """Also where the run must exist, it is the state's, whatever the logger is called."""
+    with TrackioLogger("run", project) as logger:
+        logger.log_scalar("x", 0.0)
+        saved = logger.state_dict()
+    with TrackioLogger("other", project, resume="must", state_dict=saved) as logger:
+        logger.log_scalar("x", 1.0)
+    assert reading.series(project, "x") == [(0, 0.0), (1, 1.0)]
 
 
 def test_a_run_that_must_exist_and_does_not_is_an_error(project: str) -> None:

@@ -179,7 +179,7 @@ def test_a_finished_run_refuses_values(project: str) -> None:
     ]
     for call in refused:
         with pytest.raises(
-            RuntimeError, match=r"^this run is finished and takes no more values: .* make a new logger$"
+            RuntimeError, match=r"^this run is finished and takes no more values: .* with resume='must' for it$"
         ):
             call()
     assert rows(project) == [(1, {"a": 1.0})]

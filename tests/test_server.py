@@ -196,6 +196,26 @@ def test_a_run_on_a_server_is_resumed(server: Server, project: str) -> None:
     assert len(server.ask("get_runs_for_project", project=project)) == 1
 
 
+@pytest.mark.filterwarnings(AWAY)
+def test_a_run_that_the_server_has_not_got_yet_is_resumed(server: Server, project: str) -> None:
+    """A job that was preempted while the server was away goes on with the rows and hyperparameters on its disk."""
+    url = f"{server.url}/?write_token={TOKEN}"
+    server.kill()
+    first = TrackioLogger("run", project, server_url=url)
+    first.log_hparams({"a": 1})
+    for step in range(5):
+        first.log_scalar("x", 0.0, step=step)
+    saved = first.state_dict()
+    first.close(timeout=1)
+    server.start()
+    with TrackioLogger("run", project, server_url=url, state_dict=saved) as second:
+        second.log_hparams({"b": 2})
+        second.log_scalar("x", 1.0)
+    assert server.steps(project) == [0, 1, 2, 3, 4, 5]
+    assert server.config(project) == {"a": 1, "b": 2}
+    assert len(server.ask("get_runs_for_project", project=project)) == 1
+
+
 def test_a_wrong_token_is_an_error_that_says_so(server: Server, project: str) -> None:
     """A token that the server refuses is found out when the logger is made, and is not repeated in the message."""
     with pytest.raises(ValueError, match="refuses the write token") as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -192,6 +193,38 @@ def test_rows_of_a_locked_database_are_written_after_the_lock(tmp_path: Path) ->
     assert float(re.search(r"SLOWEST (\S+)", out)[1]) < 1
     assert child.steps() == list(range(int(re.search(r"COUNT (\d+)", out)[1])))
     assert re.fullmatch("1 TrackioWarning: .*", reports(out)[0]), reports(out)
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_time_limit_holds_while_the_database_is_locked(tmp_path: Path, call: str) -> None:
+    """The call returns and says so; what is late is stored after the lock, at the interpreter's end at the latest."""
+    child = Child(tmp_path)
+    process = child.start(
+        f"""
+        logger.log_scalar("x", 0.0, step=0)
+        logger.flush()
+        print("READY", flush=True)
+        sys.stdin.readline()
+        logger.log_scalar("x", 1.0, step=1)
+        start = time.monotonic()
+        logger.{call}(timeout=1)
+        print("SECONDS", time.monotonic() - start, flush=True)
+        """
+    )
+    lines = iter(process.stdout.readline, "")
+    assert any("READY" in line for line in lines)
+    with closing(sqlite3.connect(tmp_path / "p.db")) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        seconds = next(float(line.split()[1]) for line in lines if line.startswith("SECONDS"))
+        connection.rollback()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert 1 <= seconds < 3
+    assert f"{call}() of run 'run' took over 1 s: the rest is stored later" in err
+    assert "ended before" not in err
+    assert child.steps() == [0, 1]
 
 
 @pytest.fixture

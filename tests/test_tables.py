@@ -15,7 +15,7 @@ import pytest
 import torch
 import trackio
 from PIL import Image
-from tensordict import NonTensorData, NonTensorStack, TensorDict, lazy_stack
+from tensordict import LazyStackedTensorDict, NonTensorData, NonTensorStack, TensorClass, TensorDict, lazy_stack
 
 from reading import folder, new_name, rows, series
 from servers import TOKEN, Server
@@ -63,6 +63,24 @@ BATCH_ROWS = [
         "policy": "ppo",
     },
 ]
+
+
+class Sample(TensorClass):
+    """A tensorclass with tensors of any length."""
+
+    x: torch.Tensor
+    note: str | None = None
+
+
+def agents(first: dict[str, int], second: dict[str, int], *size: int) -> TensorDict:
+    """A rollout of two agents, each of entries with so many zeros a step."""
+    parts = (TensorDict({name: torch.zeros(*size, n) for name, n in part.items()}, size) for part in (first, second))
+    stack = LazyStackedTensorDict(*parts, stack_dim=len(size))
+    return TensorDict({"agents": stack, "reward": torch.arange(math.prod(size)).reshape(*size, 1)}, size)
+
+
+OTHER_SHAPES = {"agents/0/x": "[0.0, 0.0]", "agents/1/x": "[0.0, 0.0, 0.0]", "agents/action": "[[0.0], [0.0]]"}
+OTHER_KEYS = {"agents/x": "[[0.0, 0.0], [0.0, 0.0]]", "agents/0/action": 0.0, "agents/1/move": 0.0}
 TABLES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "columns of lists": ({"a": [1, 2], "b": [0.5, 0.25]}, AB),
     "columns of tensors": ({"a": torch.tensor([1, 2]), "b": torch.tensor([0.5, 0.25])}, AB),
@@ -98,6 +116,46 @@ TABLES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "lazy stack of different lengths": (
         lazy_stack([TensorDict({"a": torch.arange(size)}, [size]) for size in (2, 1)]),
         [{"a": 0}, {"a": 1}, {"a": 0}],
+    ),
+    "lazy stack of tensorclasses": (
+        lazy_stack([Sample(torch.zeros(2), "p"), Sample(torch.ones(3))]),
+        [{"x": "[0.0, 0.0]", "note": "p"}, {"x": "[1.0, 1.0, 1.0]", "note": None}],
+    ),
+    "nested lazy stack of tensorclasses": (
+        TensorDict({"s": lazy_stack([Sample(torch.zeros(2), "p"), Sample(torch.ones(3))])}, [2]),
+        [{"s/x": "[0.0, 0.0]", "s/note": "p"}, {"s/x": "[1.0, 1.0, 1.0]", "s/note": None}],
+    ),
+    "nested lazy stack of different shapes": (
+        TensorDict({"o": lazy_stack([TensorDict({"x": torch.zeros(size)}) for size in (1, 2)]), "r": [5, 6]}, [2]),
+        [{"o/x": 0.0, "r": 5}, {"o/x": "[0.0, 0.0]", "r": 6}],
+    ),
+    "nested lazy stack of different keys": (
+        TensorDict({"o": lazy_stack([TensorDict({"a": 1}), TensorDict({"b": NonTensorData("x")})]), "r": [5, 6]}, [2]),
+        [{"o/a": 1, "o/b": None, "r": 5}, {"o/a": None, "o/b": "x", "r": 6}],
+    ),
+    "nested lazy stack of a tensor and a tensordict": (
+        TensorDict({"o": lazy_stack([TensorDict({"a": 1}), TensorDict({"a": {"b": 2}})])}, [2]),
+        [{"o/a": 1, "o/a/b": None}, {"o/a": None, "o/a/b": 2}],
+    ),
+    "agents of different shapes": (
+        agents({"x": 2, "action": 1}, {"x": 3, "action": 1}, 2),
+        [{**OTHER_SHAPES, "reward": 0}, {**OTHER_SHAPES, "reward": 1}],
+    ),
+    "agents of different keys": (
+        agents({"x": 2, "action": 1}, {"x": 2, "move": 1}, 2),
+        [{**OTHER_KEYS, "reward": 0}, {**OTHER_KEYS, "reward": 1}],
+    ),
+    "agents with two batch dimensions": (
+        agents({"x": 2, "action": 1}, {"x": 2, "move": 1}, 2, 2),
+        [{**OTHER_KEYS, "reward": index} for index in range(4)],
+    ),
+    "agents in a row": (
+        [{"n": 1, **agents({"x": 2, "action": 1}, {"x": 3, "action": 1})}],
+        [{"n": 1, **OTHER_SHAPES, "reward": 0}],
+    ),
+    "agents in a column": (
+        {"n": [1, 2], "agents": agents({"x": 2, "action": 1}, {"x": 3, "action": 1}, 2)["agents"]},
+        [{"n": 1, **OTHER_SHAPES}, {"n": 2, **OTHER_SHAPES}],
     ),
     "empty tensordict": (TensorDict({"a": torch.zeros(0)}, [0]), []),
     "empty tensordict with two batch dimensions": (TensorDict({"a": torch.zeros(2, 0, 3)}, [2, 0]), []),
@@ -186,6 +244,7 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "float16 vectors": (torch.tensor([[0.1, 0.2]], dtype=torch.float16), ["[0.1, 0.2]"]),
     "longdouble": (np.array([0.1, 0.2], np.longdouble), [0.1, 0.2]),
     "complex": (torch.tensor([1 + 2j, 0.1]), ["(1+2j)", "(0.1+0j)"]),
+    "complex128": (torch.tensor([0.1 + 2j], dtype=torch.complex128), ["(0.1+2j)"]),
     "big-endian": (np.array([1, 2], ">i4"), [1, 2]),
     "bool": (torch.tensor([True, False]), [True, False]),
     "int64": (torch.tensor([1, 2**60]), [1, "1152921504606846976"]),
@@ -207,6 +266,16 @@ def test_every_kind_of_column(shared: TrackioLogger, column: Any, expected: list
     found = [row["c"] for row in stored(shared, {"c": column})]
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_complex_numbers_of_half_precision(shared: TrackioLogger) -> None:
+    """They are texts as those of other precisions, in a column and in a cell."""
+    numbers = torch.tensor([0.1 + 2j, 3 - 0.5j]).to(torch.complex32)
+    assert stored(shared, {"plain": numbers, "conjugate": numbers.conj(), "cell": [numbers, numbers[0]]}) == [
+        {"plain": "(0.1+2j)", "conjugate": "(0.1-2j)", "cell": "['(0.1+2j)', '(3-0.5j)']"},
+        {"plain": "(3-0.5j)", "conjugate": "(3+0.5j)", "cell": "(0.1+2j)"},
+    ]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -364,6 +433,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "text": ("text", TypeError, re.escape(f"{KINDS} 'text' (str)")),
     "None": (None, TypeError, re.escape(f"{KINDS} None (NoneType)")),
     "numbers": ([1, 2], TypeError, re.escape(f"{KINDS} [1, 2] (list)")),
+    "texts": (NonTensorStack("a", "b"), TypeError, re.escape(f"{KINDS} ['a', 'b'] (list)")),
     "1-d tensor": (torch.zeros(3), TypeError, re.escape(f"{KINDS} Tensor of shape (3,) and dtype torch.float32")),
     "different rows": ([[1], {"a": 1}], TypeError, re.escape(f"{KINDS} [[1], {{'a': 1}}] (list)")),
     "object": ({"a": [object()]}, TypeError, re.escape(f"{CELL} <object object at")),

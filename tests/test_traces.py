@@ -169,22 +169,110 @@ def test_message_of_calls_only(log: Any, content: str | None, call: dict[str, An
     assert trace["messages"][0]["content"] == text
 
 
-@pytest.mark.parametrize("reward", [[1.0, 0.5], (1.0, 0.5), torch.tensor([[1.0], [0.5]]), np.array([1.0, 0.5])])
+REWARDS: dict[str, Any] = {
+    "list": [1.0, 0.5],
+    "tuple": (1.0, 0.5),
+    "array": np.array([1.0, 0.5]),
+    "list of tensors": [torch.tensor([1.0]), torch.tensor(0.5)],
+    "(2, 1) tensor": torch.tensor([[1.0], [0.5]]),
+    "(1, 2) tensor": torch.tensor([[1.0, 0.5]]),
+    "(2, 1, 1) tensor": torch.tensor([[[1.0]], [[0.5]]]),
+    "(1, 2, 1) array": np.array([[[1.0], [0.5]]]),
+}
+
+
+@pytest.mark.parametrize("reward", REWARDS.values(), ids=REWARDS)
 def test_metadata_of_each_of_several(log: Any, reward: Any) -> None:
     """Of what has one element for each trace, each gets its own; everything else is of all."""
     metadata = {"reward": reward, "seeds": [1, 2, 3], "text": "ab", "vectors": [[1, 2], [3, 4]]}
-    found = [trace["metadata"] for trace in log([HELLO, HELLO], metadata=metadata)]
-    shared = {"seeds": [1, 2, 3], "text": "ab"}
-    assert found == [
-        {"reward": 1.0, "vectors": [1, 2], **shared},
-        {"reward": 0.5, "vectors": [3, 4], **shared},
+    assert log([HELLO, HELLO], metadata=metadata) == [
+        talk(HELLO, reward=1.0, vectors=[1, 2], seeds=[1, 2, 3], text="ab"),
+        talk(HELLO, reward=0.5, vectors=[3, 4], seeds=[1, 2, 3], text="ab"),
     ]
 
 
-def test_metadata_of_one(log: Any) -> None:
-    """A single trace gets lists as they are."""
-    (trace,) = log(HELLO, metadata={"rewards": [1.0]})
-    assert trace["metadata"] == {"rewards": [1.0]}
+PARTS: dict[str, tuple[Any, list[Any]]] = {
+    "(M, N, 1)": (torch.arange(6).reshape(2, 3, 1), [0, 1, 2, 3, 4, 5]),
+    "(M, N, T)": (torch.arange(12).reshape(2, 3, 2), [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]),
+    "(M * N, T)": (np.arange(12).reshape(6, 2), [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]),
+    "nested": (torch.nested.nested_tensor([torch.arange(n) for n in range(1, 7)], layout=torch.jagged), None),
+    "one for all": (torch.ones(1, 1), 6 * [1.0]),
+    "(1, T) for all": (torch.ones(1, 2), 6 * [[[1.0, 1.0]]]),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), PARTS.values(), ids=PARTS)
+def test_metadata_of_a_batch_with_two_dimensions(log: Any, value: Any, expected: list[Any] | None) -> None:
+    """The first dimensions of a tensor or array are those of the conversations."""
+    found = log(lazy_stack([history(HELLO, SUM, HELLO)] * 2), metadata={"value": value})
+    assert [trace["metadata"]["value"] for trace in found] == (expected or [0, *(list(range(n)) for n in range(2, 7))])
+
+
+@pytest.mark.parametrize("value", [torch.ones(3), np.ones((3, 1))], ids=["tensor", "array"])
+def test_metadata_that_fits_no_trace(log: Any, value: Any) -> None:
+    """It is stored with each trace, and that this may not be meant is said."""
+    said = (
+        r"^each of 2 traces gets the whole of the metadata 'reward', .* of shape \(3,.*: to give each its own, pass 2"
+    )
+    with pytest.warns(TrackioWarning, match=said):
+        found = log([HELLO, HELLO], metadata={"reward": value})
+    assert found == [talk(HELLO, reward=value.tolist())] * 2
+
+
+@pytest.mark.parametrize(
+    "reward", [torch.tensor([1.0]), torch.ones(1, 1), np.ones(1), 1], ids=["1", "1x1", "array", "int"]
+)
+def test_metadata_of_one(log: Any, reward: Any) -> None:
+    """A single trace gets lists and tensors of several numbers as they are, and one number without dimensions."""
+    found = log(HELLO, metadata={"reward": reward, "list": [1.0], "many": torch.ones(1, 2)})
+    assert found == [talk(HELLO, reward=1.0, list=[1.0], many=[[1.0, 1.0]])]
+
+
+STATUSES: dict[str, tuple[Callable[[], Any], dict[str, Any], str | None]] = {
+    "reward": (lambda: HELLO, {"reward": 0.5}, "reward 0.5"),
+    "reward in place of the tensordict's": (
+        lambda: batch(history(HELLO, HELLO), reward=torch.ones(2, 1))[:1],
+        {"reward": 0.5},
+        "reward 0.5",
+    ),
+    "reward of what has ended": (
+        lambda: batch(history(HELLO, HELLO), terminated=flag(1, 1))[:1],
+        {"reward": 0.5},
+        "reward 0.5",
+    ),
+    "status": (lambda: HELLO, {"reward": 0.5, "status": "solved"}, "solved"),
+    "several rewards": (lambda: HELLO, {"reward": [0.5, 1.0]}, None),
+    "several rewards and their sum": (lambda: HELLO, {"reward": [0.5, 1.0], "return": 1.5}, "reward 1.5"),
+    "status of a Trace": (lambda: trackio.Trace(HELLO, {"status": "solved"}), {"reward": 0.5}, "solved"),
+    "Trace without one": (lambda: trackio.Trace(HELLO, {"status": None}), {"reward": 0.5}, "reward 0.5"),
+    "episode": (lambda: control(3), {"reward": 0.5}, "terminated"),
+}
+
+
+@pytest.mark.parametrize(("build", "metadata", "status"), STATUSES.values(), ids=STATUSES)
+def test_the_reward_of_a_conversation_is_its_status(
+    log: Any, build: Callable[[], Any], metadata: dict[str, Any], status: str | None
+) -> None:
+    """The dashboard lists it, unless somebody has told another one, or an episode's end."""
+    (trace,) = log(build(), metadata=metadata)
+    assert trace["metadata"].get("status") == status
+    assert trace["metadata"]["reward"] == metadata["reward"]
+
+
+NOBODY = {"role": "<none>", "content": ""}
+
+
+@pytest.mark.parametrize("build", [list, lambda chats: history(*chats)], ids=["list", "History"])
+def test_conversations_without_messages_among_others(log: Any, build: Callable[[Any], Any]) -> None:
+    """They are stored, too, so that each reward stays with its conversation."""
+    found = log(build([[NOBODY, NOBODY], HELLO]), metadata={"reward": [0.0, 1.0]})
+    assert found == [talk([], reward=0.0), talk(HELLO, reward=1.0)]
+
+
+def test_a_conversation_does_not_continue_one_without_messages(log: Any) -> None:
+    """In a batch they are two, with a reward each."""
+    td = batch(history([NOBODY, NOBODY], HELLO), reward=torch.tensor([[0.0], [1.0]]))
+    assert log(td) == [talk([], reward=0.0), talk(HELLO, reward=1.0)]
 
 
 def test_calls_without_ids_get_some(log: Any) -> None:
@@ -223,7 +311,7 @@ VALUES = {
     "tensor": (torch.tensor([[1, 2]]), [[1, 2]]),
     "0-d tensor": (torch.tensor(0.5), 0.5),
     "big tensor": (torch.zeros(2000), "Tensor of shape (2000,) and dtype torch.float32"),
-    "tensor of float32": (torch.tensor([0.1]), [0.1]),
+    "tensor of float32": (torch.tensor([0.1, 2.0]), [0.1, 2.0]),
     "array": (np.arange(3), [0, 1, 2]),
     "NumPy number": (np.float32(0.5), 0.5),
     "infinity": (math.inf, "Infinity"),
@@ -582,6 +670,45 @@ def test_several_agents(log: Any) -> None:
     assert trace["spans"][0]["output"] == {"agents/reward": [1.0, 2.0], "agents/done": [True, False]}
 
 
+def agents(first: dict[str, int], second: dict[str, int], *size: int) -> TensorDict:
+    """A rollout of two agents, each of entries with so many zeros a step."""
+    parts = (TensorDict({name: torch.zeros(*size, n) for name, n in part.items()}, size) for part in (first, second))
+    stack = LazyStackedTensorDict(*parts, stack_dim=len(size))
+    return TensorDict({"agents": stack, "next": {"reward": torch.ones(*size, 1)}}, size)
+
+
+OTHER_SHAPES = {"agents/action": [0.0, 0.0], "agents/0/x": [0.0, 0.0], "agents/1/x": [0.0, 0.0, 0.0]}
+OTHER_KEYS = {"agents/0/action": 0.0, "agents/1/move": 0.0, "agents/x": [[0.0, 0.0], [0.0, 0.0]]}
+AGENTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "shapes": (lambda: agents({"x": 2, "action": 1}, {"x": 3, "action": 1}, 3), OTHER_SHAPES),
+    "keys": (lambda: agents({"x": 2, "action": 1}, {"x": 2, "move": 1}, 3), OTHER_KEYS),
+    "keys, in a batch": (lambda: agents({"x": 2, "action": 1}, {"x": 2, "move": 1}, 1, 3), OTHER_KEYS),
+    "keys, step by step": (
+        lambda: lazy_stack([agents({"x": 2, "action": 1}, {"x": 2, "move": 1}) for _ in range(3)]),
+        OTHER_KEYS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("build", "entries"), AGENTS.values(), ids=AGENTS)
+def test_agents_that_differ(log: Any, build: Callable[[], Any], entries: dict[str, Any]) -> None:
+    """What only some of them have, or in another shape, is named by their numbers."""
+    (trace,) = log(build())
+    assert [span["input"] for span in trace["spans"]] == [entries] * 3
+    assert [span["output"] for span in trace["spans"]] == [{"reward": 1.0}] * 3
+    assert trace["metadata"]["return"] == 3.0
+
+
+def test_entries_that_some_steps_lack(log: Any) -> None:
+    """They are null at those steps."""
+    steps = [TensorDict(reward=torch.ones(1)), TensorDict(reward=torch.ones(1), hint=torch.zeros(2), note="x")]
+    (trace,) = log(lazy_stack(steps))
+    assert [span["input"] for span in trace["spans"]] == [
+        {"hint": None, "note": None},
+        {"hint": [0.0, 0.0], "note": "x"},
+    ]
+
+
 def test_several_groups_of_agents(log: Any) -> None:
     """Each group has its return."""
     groups = {name: TensorDict(reward=torch.ones(2, 1), batch_size=(2,)) for name in ("a", "b")}
@@ -604,6 +731,14 @@ WRONG = {
     "list of numbers": (lambda: [3, 4], TypeError, r"got 3 \(int\)"),
     "empty list": (list, ValueError, "got an empty list"),
     "empty conversation in a list": (lambda: [HELLO, []], ValueError, "got an empty list"),
+    "no messages": (lambda: History(**HELLO[0], batch_size=(1,))[:0], ValueError, "got a History without any message"),
+    "placeholders": (lambda: [NOBODY], ValueError, "got a list without any message"),
+    "conversations of placeholders": (lambda: [[NOBODY], [NOBODY]], ValueError, "got a list without any message"),
+    "tensordict of placeholders": (
+        lambda: batch(history([NOBODY], [NOBODY]), reward=torch.ones(2, 1)),
+        ValueError,
+        "got a TensorDict without any message",
+    ),
     "generator": (lambda: (message for message in HELLO), TypeError, r"\(generator\): make a list of it"),
     "view": (lambda: {0: HELLO}.values(), TypeError, r"\(dict_values\): make a list of it"),
     "role of None": (

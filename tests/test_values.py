@@ -18,7 +18,7 @@ import pytest
 import torch
 import trackio
 from PIL import Image
-from tensordict import NonTensorData, TensorDict
+from tensordict import LazyStackedTensorDict, NonTensorData, TensorDict, lazy_stack
 from torchrl.record.loggers import common
 
 from reading import folder, rows
@@ -346,6 +346,56 @@ def test_a_tensordict_is_stored_by_its_flat_names(shared: TrackioLogger, step: i
         assert returned == common._make_metrics_safe(tensordict_to_return(), keys_sep=keys_sep)
     markdown = {"_type": "trackio.markdown", "_value": "hello"}
     assert row_of(shared, step) == {"a": counted([1, 1]), inner: counted([1, 2]), text: markdown, deep: counted([3, 4])}
+
+
+def agents(first: dict[str, int], second: dict[str, int]) -> TensorDict:
+    """A rollout of two steps and two agents, each of entries with so many ones a step."""
+    parts = (TensorDict({name: torch.ones(2, n) for name, n in part.items()}, [2]) for part in (first, second))
+    return TensorDict({"agents": LazyStackedTensorDict(*parts, stack_dim=1)}, [2])
+
+
+STACKS: dict[str, tuple[Any, dict[str, int]]] = {
+    "agents alike": (agents({"x": 2}, {"x": 2}), {"agents/x": 8}),
+    "agents of different shapes": (
+        agents({"x": 2, "action": 1}, {"x": 3, "action": 1}),
+        {"agents/0/x": 4, "agents/1/x": 6, "agents/action": 4},
+    ),
+    "agents of different keys": (
+        agents({"x": 2, "action": 1}, {"x": 2, "move": 1}),
+        {"agents/x": 8, "agents/0/action": 2, "agents/1/move": 2},
+    ),
+    "batch of different shapes": (lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (2, 3)]), {"x": 5}),
+    "batch of different keys": (
+        lazy_stack([TensorDict({"x": torch.ones(2)}), TensorDict({"y": torch.ones(3)})]),
+        {"x": 2, "y": 3},
+    ),
+    "steps with different agents": (
+        lazy_stack([agents({"x": 2}, {"x": 3, "y": 1})[0] for _ in range(3)]),
+        {"agents/0/x": 6, "agents/1/x": 9, "agents/1/y": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize(("metrics", "counts"), STACKS.values(), ids=STACKS)
+def test_parts_of_a_lazy_stack_that_differ(
+    shared: TrackioLogger, step: int, metrics: Any, counts: dict[str, int]
+) -> None:
+    """What differs along the batch is one histogram, what differs between agents one of each; all else is stored."""
+    returned = shared.log_metrics({"loss": 2.0, "td": metrics}, step=step)
+    assert {name: torch.tensor(numbers).sum() for name, numbers in returned.items()} == {
+        "loss": 2.0,
+        **{f"td/{name}": count for name, count in counts.items()},
+    }
+    expected = {f"td/{name}": counted(count * [1]) for name, count in counts.items()}
+    assert row_of(shared, step) == {"loss": 2.0, **expected}
+
+
+def test_a_lazy_stack_of_numbers_and_texts(shared: TrackioLogger, step: int) -> None:
+    """What is neither is refused by its name, and takes no neighbour with it."""
+    mixed = lazy_stack([TensorDict({"a": torch.ones(3), "b": 1.0}), TensorDict({"a": NonTensorData("x"), "b": 2.0})])
+    with pytest.raises(TypeError, match=r"^'td/a': expected .*numbers .*, got \[.*, 'x'\] \(list\)"):
+        shared.log_metrics({"loss": 2.0, "td": mixed}, step=step)
+    assert row_of(shared, step) == {"loss": 2.0, "td/b": counted([1, 2])}
 
 
 NESTED = {

@@ -425,6 +425,12 @@ BAD: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     ),
     "None": (None, {}, TypeError, f"{TYPE} None (NoneType)"),
     "list": ([[1]], {}, TypeError, f"{TYPE} [[1]] (list)"),
+    "list of frames": (
+        [torch.zeros(3, 8, 8)] * 2,
+        {},
+        TypeError,
+        f"{TYPE} list of 2, the first a Tensor of shape (3, 8, 8) and dtype torch.float32",
+    ),
     "path": ("video.mp4", {}, TypeError, f"{TYPE} 'video.mp4' (str)"),
     "complex": (
         torch.zeros(2, 3, 8, 8, dtype=torch.complex64),

@@ -48,7 +48,7 @@ def nonfinite_alert(values: Mapping[str, float], step: int) -> tuple[str, str, t
     others = f" and {len(values) - 1} more" if len(values) > 1 else ""
     title = f"{name}{others} are not finite at step {step}" if others else f"{name} is {_shown(value)} at step {step}"
     text = "; ".join(f"{name} = {_shown(value)}" for name, value in values.items())
-    return title, f"For the first time in this run: {text}", trackio.AlertLevel.ERROR
+    return title, text, trackio.AlertLevel.ERROR
 
 
 def _shown(value: float) -> str:

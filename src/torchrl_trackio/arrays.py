@@ -89,7 +89,9 @@ def describe(value: Any) -> str:
             if isinstance(value, torch.Tensor) and not is_plain(value):
                 where = f", on device {value.device} with layout {value.layout}"
             return f"{type(value).__name__} of shape {tuple(value.shape)} and dtype {value.dtype}{where}"
-        text = repr(value)
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], (torch.Tensor, np.ndarray)):
+            return f"{type(value).__name__} of {len(value)}, the first a {describe(value[0])}"
+        text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - an object's own code; an int of over 4300 digits, too, has no repr
         text = "something without a repr"
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"

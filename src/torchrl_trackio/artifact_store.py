@@ -12,9 +12,12 @@ from trackio.cas import blob_path
 from trackio.sqlite_storage import SQLiteStorage
 
 from torchrl_trackio.artifacts import improves
+from torchrl_trackio.errors import warn_in_background
+from torchrl_trackio.server import without_secrets
 
 _SECONDS = 3.0  # after the start of a run, the longest that a version waits for the server's first answer
 _PAUSE_SECONDS = 0.05
+_PAUSED = 503  # the status with which a server says that it takes nothing just now
 
 Checkpoint = Mapping[str, Any] | None  # from artifacts.checkpoint_metadata
 
@@ -63,20 +66,28 @@ class ServerArtifactStore(ArtifactStore):
         self._on_failure = on_failure
         self._patience = time.monotonic() + _SECONDS
         self._kept: list[tuple[dict[str, Any], list[str], Checkpoint]] = []
+        self._refused = 0
 
     @property
-    def kept(self) -> int:
-        """How many versions wait for the server."""
-        return len(self._kept)
+    def unstored(self) -> int:
+        """How many of the versions that were kept are not stored: the server is away, or has refused them."""
+        return len(self._kept) + self._refused
 
     def log(self, artifact: trackio.Artifact, aliases: list[str], checkpoint: Checkpoint = None) -> trackio.Artifact:
-        """Store a version, or keep it: its files on disk, its name and aliases in this process."""
+        """Store a version, or keep it: its files on disk, its name and aliases in this process.
+
+        Raises:
+            ValueError: as in the local store.
+            ConnectionError: if the server refuses it.
+        """
         try:
-            self._check_server(artifact.name)
+            self._check_server(artifact)
             return super().log(artifact, aliases, checkpoint)
         except (TypeError, ValueError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever the network raises
+            if refusal := self._refusal(error):
+                raise refusal from None
             self._keep(artifact, aliases, checkpoint)
             self._on_failure(artifact.name, error)
             return artifact
@@ -89,19 +100,45 @@ class ServerArtifactStore(ArtifactStore):
         """
         while self._kept:
             version, aliases, checkpoint = self._kept[0]
-            aliases = self._aliases(version["name"], aliases, checkpoint)
-            self._run._client.predict(api_name="/artifact_log", aliases=aliases, **version)
+            try:
+                aliases = self._aliases(version["name"], aliases, checkpoint)
+                self._run._client.predict(api_name="/artifact_log", aliases=aliases, **version)
+            except Exception as error:
+                if not (refusal := self._refusal(error)):
+                    raise
+                self._refused += 1
+                warn_in_background(f"artifact {version['name']!r} is not stored: {refusal}")
             del self._kept[0]
 
-    def _check_server(self, name: str) -> None:
-        """Raise a ``ConnectionError`` if the server is not there: Trackio would wait a minute for it."""
+    def _refusal(self, error: Exception) -> ConnectionError | None:
+        """What the server itself has answered; ``None`` where it is away, or a proxy answers in its place."""
+        response: Any = getattr(error, "response", None)
+        if response is None or response.status_code == _PAUSED:
+            return None
+        try:
+            answer = response.json()["error"]
+        except (KeyError, TypeError, ValueError):
+            return None
+        return ConnectionError(f"the Trackio server at {without_secrets(self._run.url)} answered: {answer}")
+
+    def _check_server(self, artifact: trackio.Artifact) -> None:
+        """Raise a ``ConnectionError`` if the server is not there: Trackio would wait a minute for it.
+
+        Raises:
+            ValueError: if it has an artifact of that name and another type, as the local store does.
+        """
         while self._run._client is None and time.monotonic() < self._patience:
             time.sleep(_PAUSE_SECONDS)
         if self._run._client is None:
             raise ConnectionError("it has not answered yet")
         if self._kept:
             raise ConnectionError("earlier ones still wait")
-        self._stored(name, "latest")
+        kind = (self._stored(artifact.name, "latest") or {}).get("type", artifact.type)
+        if kind != artifact.type:
+            raise ValueError(
+                f"Artifact {artifact.name!r} already exists with type {kind!r}; cannot relog with type "
+                f"{artifact.type!r}."
+            )
 
     def _keep(self, artifact: trackio.Artifact, aliases: list[str], checkpoint: Checkpoint) -> None:
         run = self._run

@@ -38,33 +38,40 @@ def new_artifact(
 
     Args:
         source: a path; a module, optimizer or other object with a ``state_dict``, or a mapping with such values; a
-            tensordict or tensorclass; or an artifact, which is taken as it is.
-        name: the artifact's name; ``None`` for the file's, or one of the run's own.
+            tensordict or tensorclass; or, unless it is to be a checkpoint, an artifact, which is taken as it is.
+        name: the artifact's name; ``None`` for the file's, or, of an object or a checkpoint, one of the run's own.
         type: its category.
         run: the run's name and id.
         checkpoint: what is stored with it, from :func:`checkpoint_metadata`.
 
     Raises:
-        TypeError: if the source is none of these.
-        ValueError: if a name has other characters than letters, digits, ``.``, ``-`` and ``_``.
+        TypeError: if the source is none of these, or the name or type is no string.
+        ValueError: if a name has other characters than letters, digits, ``.``, ``-`` and ``_``; or an artifact has
+            been stored, or is given a name.
     """
-    if isinstance(source, trackio.Artifact):
-        if source.version is not None:
-            raise ValueError(f"artifact {source.qualified_name!r} is stored already: make a new one")
-        source.metadata.update(checkpoint or {})
-        return source
-    if not isinstance(type, str):
-        raise TypeError(f"an artifact's type must be a string, got {describe(type)}")
+    if isinstance(source, trackio.Artifact) and checkpoint is None:
+        return _unstored(source, name)
+    for what, text in (("name", "" if name is None else name), ("type", type)):
+        if not isinstance(text, str):
+            raise TypeError(f"an artifact's {what} must be a string, got {describe(text)}")
     if not (isinstance(source, (str, os.PathLike)) or is_tensor_collection(source) or _has_state(source)):
         raise TypeError(
             "an artifact is a path, a module or other object with a state_dict, a mapping of such, or a tensordict; "
             f"got {describe(source)}: save it to a file, and pass its path"
         )
-    if name is None and isinstance(source, (str, os.PathLike)):
+    if name is None and checkpoint is None and isinstance(source, (str, os.PathLike)):
         name = _slug(Path(source).resolve().name)
     elif name is None:
         name = f"{type}-{_slug(run[0])}-{run[1][:8]}"
     return trackio.Artifact(name, type, metadata=dict(checkpoint or {}))
+
+
+def _unstored(artifact: trackio.Artifact, name: str | None) -> trackio.Artifact:
+    if artifact.version is not None:
+        raise ValueError(f"artifact {artifact.qualified_name!r} is stored already: make a new one")
+    if name is not None:
+        raise ValueError(f"a trackio.Artifact has a name of its own, {artifact.name!r}: leave out name={name!r}")
+    return artifact
 
 
 @contextmanager
@@ -89,7 +96,7 @@ def filled(
     with tempfile.TemporaryDirectory(prefix=".torchrl-trackio-", dir=TRACKIO_DIR) as name:
         folder = Path(name)
         if isinstance(source, (str, os.PathLike)):
-            _add(artifact, Path(source).expanduser())
+            _add(artifact, Path(source).expanduser(), without=None if checkpoint is None else CHECKPOINT_FILE)
         else:
             _write(source, folder)
         if checkpoint is not None:
@@ -99,31 +106,30 @@ def filled(
         yield artifact
 
 
-def _add(artifact: trackio.Artifact, path: Path) -> None:
+def _add(artifact: trackio.Artifact, path: Path, without: str | None) -> None:
     if path.is_file():
         artifact.add_file(path)
     elif path.is_dir():
-        artifact.add_dir(path)
+        for file in sorted(path.rglob("*")):
+            name = file.relative_to(path).as_posix()
+            if file.is_file() and not file.is_symlink() and name != without:
+                artifact.add_file(file, name)
     else:
         raise ValueError(f"there is no file or folder {str(path)!r}: pass the path of one, or an object to store")
 
 
 def _write(source: Any, folder: Path) -> None:
-    if is_tensor_collection(source) and not isinstance(source, torch.nn.Module):
-        source.memmap(folder, copy_existing=True)
-    else:
-        _save(_states(source), folder / STATE_FILE)
+    try:
+        if is_tensor_collection(source) and not isinstance(source, torch.nn.Module):
+            source.memmap(folder, copy_existing=True)
+        else:
+            torch.save(_states(source), folder / STATE_FILE)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise TypeError(f"its state cannot be saved: {error}; got {describe(source)}") from None
 
 
 def _has_state(source: Any) -> bool:
     return isinstance(source, Mapping) or callable(getattr(source, "state_dict", None))
-
-
-def _save(state: Any, path: Path) -> None:
-    try:
-        torch.save(state, path)
-    except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise TypeError(f"its state cannot be saved: {error}; got {describe(state)}") from None
 
 
 def _states(source: Any) -> Any:

@@ -70,7 +70,8 @@ def to_cells(column: torch.Tensor | np.ndarray) -> list[Any]:
         return [to_cell(element) for element in column]
     column = column.reshape(-1)
     if isinstance(column, torch.Tensor) and column.is_complex():
-        column = column.resolve_conj().resolve_neg().numpy()
+        parts = (rounded_numbers(part) for part in (column.real, column.imag))
+        return [str(complex(*pair)) for pair in zip(*parts, strict=True)]
     if isinstance(column, np.ndarray) and column.dtype.kind in "Mmc":
         return [str(element) for element in column]
     if column.dtype == np.longdouble:

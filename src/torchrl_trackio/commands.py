@@ -10,19 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _HIDDEN = "***"
+# What torchrl's own options name the keys of; `sign_in_key` is none of them.
+_TENSORDICTS = r"""
+    (?<![a-z][_-])in out action reward rewards done terminated truncated reset init end priority observation obs state
+    value target advantage mask prob probs logits traj trajectory step count time pixels lives score chunk
+"""
+_NO_SECRET = "".join(rf"(?<!(?<![a-z]){word}[_-])" for word in _TENSORDICTS.split())
 # In the name of an option or a key, anywhere in it; `tokenizer` and `author` tell of nothing.
-_TELLTALE = r"""[\w.+-]*(?:
+_TELLTALE = rf"""[\w.+-]*(?:
     token(?!iz) | passw | passphrase | secret | credential | auth(?!or(?!iz)) | jwt | signature | webhook | cookie
-    | (?:(?<![a-z]) | api | access) (?:keys? | pass | pwd | sig) (?![a-z]) | (?-i:[a-z]Key)
+    | (?:(?<![a-z]) | api | access) (?:pass | pwd | sig) (?![a-z])
+    | (?:(?<![a-z]){_NO_SECRET} | api | access) keys? (?![a-z]) | (?-i:[a-z]Key)
 )[\w.-]*"""
 _OPTION = re.compile(rf"-{{0,2}}{_TELLTALE}", re.IGNORECASE | re.VERBOSE)
 _HARMLESS = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|none|null", re.IGNORECASE)
-_CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c(.*)", re.DOTALL)  # the interpreter's own option
+_OWN = re.compile(r"(?:-[bBdEiIOPqRsSuvx]*([cmWX])|--check-hash-based-pycs)(.*)", re.DOTALL)  # takes a value
 _ENTRY = re.compile(  # of a mapping in a text
     rf"""((?:^|(?<=[\s'"{{\[(,;?&])){_TELLTALE}['"]?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s'",;&}})\]]+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _FORMS = [
+    (re.compile(r"((?:auth(?:orization)?|cookie)['\"]?\s*[=:]\s*['\"]?)[^'\",}\])]+", re.IGNORECASE), rf"\1{_HIDDEN}"),
     (re.compile(r"\b(bearer|basic)\s+[^\s'\",}]+", re.IGNORECASE), rf"\1 {_HIDDEN}"),
     (re.compile(r"(?<=://)[^/@\s]+(?=@)"), _HIDDEN),  # a login
     (re.compile(r"(://[^\s?#'\"]*\?)[^\s#'\"]+"), rf"\1{_HIDDEN}"),  # a query
@@ -38,16 +46,11 @@ def command_without_secrets(arguments: Sequence[str]) -> str:
     What follows a name that tells of a secret, logins and queries of URLs, and what has the form of a token are hidden,
     and so are code given with ``-c`` and the user's name in paths.
     """
-    shown, hide, own = [Path(arguments[0]).name], False, True
-    for argument in arguments[1:]:
-        if own and (code := _CODE.fullmatch(argument)):
-            argument, hide = "-c", not code[1]
-            shown += [argument] if hide else [argument, "..."]
-            own = False
-            continue
-        own = own and argument.startswith("-") and argument != "-m"
+    own, rest = _split(arguments[1:])
+    shown, hide = [Path(arguments[0]).name, *map(_without_secrets, own)], False
+    for argument in rest:
         if hide:
-            shown.append("..." if shown[-1] == "-c" else _hidden(argument))
+            shown.append(_hidden(argument))
             hide = False
             continue
         name, equals, value = argument.partition("=")
@@ -56,6 +59,21 @@ def command_without_secrets(arguments: Sequence[str]) -> str:
             hide = not equals and name.startswith("-")
         shown.append(_without_secrets(argument))
     return shlex.join(shown)
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The interpreter's own options, with ``...`` for code, and what is the program's."""
+    own: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        argument = rest.pop(0)
+        option = _OWN.fullmatch(argument)
+        letter, attached = option.groups() if option else (None, "")
+        value = [rest.pop(0)] if option and not attached and rest else []
+        own += ["-c", "..."] if letter == "c" else [argument, *value]
+        if letter in ("c", "m"):
+            break
+    return own, rest
 
 
 def _without_secrets(text: str) -> str:

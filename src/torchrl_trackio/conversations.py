@@ -14,7 +14,8 @@ from trackio.media import TrackioMedia
 
 from torchrl_trackio.arrays import describe
 from torchrl_trackio.hparams import key_to_json, to_json
-from torchrl_trackio.rollouts import FLAGS, NOT_DONE, Path, column, done_flags, end_of, get, is_dense, rows, to_python
+from torchrl_trackio.leaves import Path
+from torchrl_trackio.rollouts import FLAGS, NOT_DONE, column, done_flags, end_of, get, is_dense, rows, to_python
 
 _PLACEHOLDER = "<none>"  # torchrl's role for what only fills up a batch
 _PER_TOKEN = ("reward", "advantage")  # in the names of entries that may have many numbers for one conversation
@@ -83,6 +84,12 @@ def chat_traces(td: TensorDictBase, chat: Path) -> list[trackio.Trace]:
     return [trace for _, row in rows(td) for trace in _row_traces(row, chat)]
 
 
+def reward_status(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The reward as the status, which is a column of the dashboard's list; nothing without a number for it."""
+    gained = metadata.get("return", metadata.get("reward"))
+    return {"status": f"reward {gained:.6g}"} if isinstance(gained, (int, float)) else {}
+
+
 def _row_traces(row: TensorDictBase, chat: Path) -> Iterator[trackio.Trace]:
     found, columns, flags = conversations(get(row, chat)), _columns(row), done_flags(row)
     steps = row.batch_size[0]
@@ -93,11 +100,12 @@ def _row_traces(row: TensorDictBase, chat: Path) -> Iterator[trackio.Trace]:
         found = [b if _continues(a, b) else a for a, b in zip(found, conversations(later), strict=True)]
     start = 0
     for stop in range(1, steps + 1):
-        if stop == steps or flags["done"][stop - 1] or not _continues(found[stop - 1], found[stop]):
+        turn = found[stop - 1]
+        if stop == steps or not turn or flags["done"][stop - 1] or not _continues(turn, found[stop]):
             part = {name: values[start:stop] for name, values in columns.items()}
             status = end_of(flags, stop - 1)
             ended = {} if status == NOT_DONE else {"status": status}
-            yield trackio.Trace(found[stop - 1], {**ended, **_metadata(found[stop - 1], part)})
+            yield trackio.Trace(turn, {**ended, **_metadata(turn, part)})
             start = stop
 
 
@@ -139,10 +147,7 @@ def _metadata(messages: list[Message], columns: Mapping[str, list[Any]]) -> dict
             metadata[name] = value
         if name == "reward":
             metadata |= _total(found, values)
-    gained = metadata.get("return", metadata.get("reward"))
-    if isinstance(gained, (int, float)):
-        metadata["status"] = f"reward {gained:.6g}"  # a column of the dashboard's list
-    return metadata
+    return metadata | reward_status(metadata)
 
 
 def _total(rewards: list[Any], short: list[Any]) -> dict[str, float]:

@@ -12,10 +12,10 @@ from tensordict import TensorDictBase
 
 from torchrl_trackio.arrays import describe
 from torchrl_trackio.errors import warn
+from torchrl_trackio.leaves import Path
 from torchrl_trackio.rollouts import (
     FLAGS,
     NOT_DONE,
-    Path,
     column,
     done_flags,
     end_of,

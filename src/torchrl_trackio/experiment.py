@@ -14,6 +14,7 @@ from torchrl_trackio.artifacts import filled, new_artifact
 from torchrl_trackio.errors import warn_in_background
 from torchrl_trackio.handle import RunHandle
 from torchrl_trackio.histograms import PendingHistogram
+from torchrl_trackio.patience import within
 from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 from torchrl_trackio.video import Video
 
@@ -93,14 +94,14 @@ class TrackioRun(RunHandle):
 
         Args:
             source: as :func:`new_artifact` takes it.
-            name: the artifact's; ``None`` for the file's, or one of the run's own.
+            name: the artifact's; ``None`` for the file's, or, of an object or a checkpoint, one of the run's own.
             type: its category.
             aliases: beside ``latest``.
             checkpoint: from :func:`checkpoint_metadata`.
 
         Raises:
-            TypeError: if the source is of another type.
-            ValueError: if a name or alias is none that Trackio takes, or there is no such file.
+            TypeError: if the source, name or type is of another type.
+            ValueError: if a name, alias or type is none that Trackio takes there, or there is no such file.
             RuntimeError: if the run is finished.
         """
         artifact = new_artifact(source, name, type, (self.name, self.id), checkpoint)
@@ -169,10 +170,11 @@ class TrackioRun(RunHandle):
         """
         if self._self_left_behind or self._self_finished:
             return
-        until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
-        if not self._self_writer.flush(until):
-            late = f"flush() of run {self.name!r} took over {timeout} s: the rest is stored later"
-            self._self_writer.warn("flush", late)
+        writer = self._self_writer
+        if timeout is None:
+            writer.flush(time.monotonic() + threading.TIMEOUT_MAX / 2)
+        elif not within(timeout, lambda: writer.flush(time.monotonic() + timeout)):
+            writer.warn_of_delay("flush()", timeout)
 
     def _self_largest_step(self) -> int:
         return max(self._self_writer.rows.largest_step, self._self_writer.store.next_step - 1)

@@ -13,6 +13,7 @@ from torchrl_trackio import lifecycle
 from torchrl_trackio.arrays import describe
 from torchrl_trackio.configuration import Configuration
 from torchrl_trackio.names import run_name
+from torchrl_trackio.patience import within
 from torchrl_trackio.progress import Progress
 from torchrl_trackio.run import reopen
 from torchrl_trackio.writer import RunWriter
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LOGGING = {"log_artifact", "log_system"}  # what is Trackio's own
+_END_SECONDS = 30.0  # the longest that the end of a run waits for a server
 _FORK_SECONDS = 1.0  # the longest that a fork waits for each lock of a write in progress
 
 _counts: dict[tuple[str, str, str], dict[str, int]] = {}  # last steps of finished runs, by (place, project, name)
@@ -45,7 +47,7 @@ class RunHandle(wrapt.ObjectProxy):  # type: ignore[type-arg]
         self._self_finishing = threading.RLock()
         self._self_writer = RunWriter(
             run,
-            Configuration(config, record=log_env and not reopened),
+            Configuration(config, record=log_env, stored=reopened),
             alert_on_nonfinite=alert_on_nonfinite,
             quiet=quiet,
             reopened=reopened,
@@ -55,13 +57,20 @@ class RunHandle(wrapt.ObjectProxy):  # type: ignore[type-arg]
             self._self_last_steps.update(_counts.get(self._self_place(), {}))
         lifecycle.add(self)
 
-    def finish(self, timeout: float = 30.0) -> None:
+    def finish(self, timeout: float | None = None) -> None:
         """Store everything and end the run. Further calls do nothing; further values are refused.
 
         Args:
-            timeout: the longest to wait for the store, in seconds. What a server has not taken by then is on the local
-                disk.
+            timeout: the longest to wait, in seconds. What a server has not taken by then is on the local disk; what the
+                disk has not, is stored later. ``None`` for as long as the disk takes, and 30 s for a server.
         """
+        if timeout is None:
+            self.end(_END_SECONDS)
+        elif not within(timeout, lambda: self.end(timeout)):
+            self._self_writer.warn_of_delay("close()", timeout)
+
+    def end(self, timeout: float) -> None:
+        """:meth:`finish`, but only a server is not waited for longer than ``timeout`` seconds."""
         if self._self_left_behind:
             return
         with self._self_finishing:

@@ -38,7 +38,7 @@ def finish_all() -> None:
     until = time.monotonic() + _END_SECONDS
     for run in list(live):
         try:
-            run.finish(max(until - time.monotonic(), 0.1))
+            run.end(max(until - time.monotonic(), 0.1))
         except Exception as error:  # noqa: BLE001 - the other runs have to be finished all the same
             warn_in_background(f"{run!r} could not be finished: {type(error).__name__}: {error}")
 

@@ -51,6 +51,7 @@ class TrackioLogger(ObjectLogger, ServedLogger):
         log_env: whether Python, platform, torch, CUDA and GPUs, versions, command line and git commit are stored in
             the configuration, under ``env/…``. No environment variables, nor what looks like a secret.
         alert_on_nonfinite: whether the first NaN or infinity of a metric raises an alert that names metric and step.
+            Those within a histogram do not.
         quiet: whether nothing is printed: neither Trackio's lines nor the progress of :meth:`close`. Warnings are.
         **trackio_init_options: any other option of :func:`trackio.init`: ``config``, ``group``, ``server_url``,
             ``space_id``, ``auto_log_gpu``...
@@ -136,7 +137,8 @@ class TrackioLogger(ObjectLogger, ServedLogger):
         Args:
             metrics: a mapping or tensordict, nested at will, from names (strings or tuples of strings) to values. A
                 number is stored as such, several (tensor, array, list) as a histogram, a string as text, and Trackio's
-                own objects and figures as what they are.
+                own objects and figures as what they are. Of a lazy stack, what differs between the parts is named by
+                their number (``agents/0/observation``), or along the batch is one histogram.
             step: see the class; ``None`` gives all names one step.
             keys_sep: joins the keys of nested values.
             override_global_step: ignored.
@@ -250,9 +252,9 @@ class TrackioLogger(ObjectLogger, ServedLogger):
         """Store everything and end the run. May be called twice.
 
         Args:
-            timeout: the longest to wait for the store, in seconds; ``None`` for 30.
+            timeout: the longest to wait, in seconds; ``None`` for as long as the disk takes, and 30 s for a server.
         """
-        self.experiment.finish() if timeout is None else self.experiment.finish(timeout)
+        self.experiment.finish(timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Alias for :meth:`shutdown`."""

@@ -37,21 +37,24 @@ class ObjectLogger:
                   and texts become metadata; the turns of a rollout are one trace.
                 - a rollout tensordict, batch ``[..., T]``: a trace for each episode, with one span for each step:
                   action, reward and what of the observation is small. The first 32 episodes of a call are stored, of
-                  each the first 500 steps, and values of up to 16 numbers; the trace says what is left out.
-                  Conversations are all stored.
+                  each the first 500 steps, and values of up to 16 numbers; the trace says what is left out. Entries
+                  that differ between agents are named ``agents/0/action``... Conversations are all stored.
                 - a :class:`trackio.Trace`.
             step: see the class.
-            metadata: a mapping that is added to that of each trace; of a list, tensor or array with one element for
-                each of several traces, each gets its own.
+            metadata: a mapping that is added to that of each trace, and wins over what is there. Of a list with one
+                element for each of several traces, each gets its own; so of a tensor or array whose first dimensions
+                have one for each, as ``(B, 1)`` and ``(1, B)``. One element of a tensor or array is a number. The
+                ``reward`` of a conversation is also its status in the dashboard's list, unless there is another.
 
         Raises:
             TypeError: if the name, trace, step or metadata is of another type.
-            ValueError: if there is nothing to store: an empty list, batch or rollout, a message without a role, a
-                tensordict with neither a conversation nor a reward or an action.
+            ValueError: if there is nothing to store: an empty list, batch or rollout, no message in any conversation
+                (where only some have none, these are stored, too, so that each reward stays with its own), a message
+                without a role, a tensordict with neither a conversation nor a reward or an action.
             RuntimeError: after :meth:`shutdown`.
 
         Warns:
-            TrackioWarning: over 32 episodes.
+            TrackioWarning: over 32 episodes; a tensor or array in the metadata that does not fit several traces.
         """
         self._add(name, to_traces(trace, metadata), step)
 
@@ -105,7 +108,8 @@ class ObjectLogger:
             name: the metric's name.
             table: one of
 
-                - a tensordict: a row for each element of its batch, in the order of the memory, a column for each leaf;
+                - a tensordict: a row for each element of its batch, in the order of the memory, a column for each leaf
+                  (``agents/0/observation`` where agents differ);
                 - a mapping of columns: name to tensor, array or sequence, whose first dimension is the rows; a single
                   value is repeated;
                 - a sequence of mappings or tensordicts, a row each (what one lacks stays empty), or of sequences; a
@@ -165,11 +169,11 @@ class ObjectLogger:
         Args:
             path_or_object: a path to a file or folder, whose bytes are stored unread; an ``nn.Module``, an optimizer or
                 anything else with a ``state_dict``, a state dict, or a dict of such, stored by :func:`torch.save` as
-                ``state_dict.pt``; or a tensordict or tensorclass, stored by its ``memmap`` (read it with
-                ``TensorDict.load_memmap``).
+                ``state_dict.pt``; a tensordict or tensorclass, stored by its ``memmap`` (read it with
+                ``TensorDict.load_memmap``); or a :class:`trackio.Artifact`, which has a name and type of its own.
             name: the artifact's name in the project: letters, digits, ``.``, ``-`` and ``_``. Defaults to the file's or
                 folder's, or to type, run's name and run's id.
-            type: its category.
+            type: its category, which every version of that name has.
             aliases: names for this version, beside ``latest``. Trackio moves an alias to newer versions only.
 
         Returns:
@@ -178,8 +182,9 @@ class ObjectLogger:
             is the version of then, and ``latest`` stays where it is.
 
         Raises:
-            TypeError: if it is nothing that can be stored, or a name or alias is no string.
-            ValueError: if there is no such file, or a name or alias has other characters.
+            TypeError: if it is nothing that can be stored, or a name, type or alias is no string.
+            ValueError: if there is no such file, a name or alias has other characters, an artifact of that name has
+                another type, or a :class:`trackio.Artifact` has been stored or is given a name.
             RuntimeError: after :meth:`shutdown`.
 
         Example:
@@ -204,11 +209,13 @@ class ObjectLogger:
         the metric are stored beside the files, as ``log_checkpoint.json``.
 
         Args:
-            obj: as ``path_or_object`` of :meth:`log_artifact`.
+            obj: as ``path_or_object`` of :meth:`log_artifact`, but for a :class:`trackio.Artifact`. A folder's own
+                ``log_checkpoint.json``, of an older checkpoint, is replaced.
             step: any integer-like number.
             metric: a number that tells how good it is. ``None``, NaN and infinities never are the best.
             mode: ``"max"`` if more is better, ``"min"`` if less is.
-            name: the artifact's name. Defaults to one of this run's own; runs that share a name share ``best``.
+            name: the artifact's name. Defaults to one of this run's own, also for a file; runs that share a name share
+                ``best``.
 
         Returns:
             As :meth:`log_artifact`.

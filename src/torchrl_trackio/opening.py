@@ -26,6 +26,7 @@ from torchrl_trackio.server import check_token, without_secrets
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.versions import warn_of_untested_versions
 
+_RESUME = ("never", "allow", "must")
 _OWN_OPTIONS = (  # of TrackioLogger, for which a typo may have been meant
     *("exp_name", "project", "video_fps", "resume", "state_dict"),
     *("rank_zero_only", "log_env", "alert_on_nonfinite", "quiet"),
@@ -64,6 +65,10 @@ def open_run(
     """
     warn_of_untested_versions()
     _refuse_unknown(options)
+    if resume not in _RESUME:
+        raise ValueError(f"resume must be one of {', '.join(map(repr, _RESUME))}, got {resume!r}")
+    if saved:
+        resume = "never"  # what continues a run by its state need not find it by its name
     name, project = run_name(name), project_name(project)
     config = to_config(options.get("config") or {})
     if silent:

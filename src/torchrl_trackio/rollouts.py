@@ -10,11 +10,10 @@ from tensordict import TensorDictBase, is_non_tensor, is_tensor_collection, lazy
 
 from torchrl_trackio.arrays import is_plain, rounded_numbers
 from torchrl_trackio.hparams import to_json
+from torchrl_trackio.leaves import Path, leaves_of
 
 FLAGS = ("done", "terminated", "truncated")
 NOT_DONE = "not done"
-
-Path = tuple[str, ...]
 
 
 def rows(td: TensorDictBase) -> Iterator[tuple[tuple[int, ...], TensorDictBase]]:
@@ -30,18 +29,13 @@ def get(td: TensorDictBase, key: str | Path) -> Any:
     """An entry, or ``None``; a list where the shapes differ along the batch."""
     try:
         return td.get(key, None)
-    except RuntimeError:
-        return [item.get(key) for item in td.unbind(0)]
+    except (RuntimeError, AttributeError):
+        return [get(item, key) for item in td.unbind(0)]
 
 
-def leaves(td: TensorDictBase, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(td: TensorDictBase) -> Iterator[tuple[Path, Any]]:
     """The paths and values of a tensordict's entries; not torchrl's own, whose names begin with an underscore."""
-    for key in td.keys():  # noqa: SIM118 - a tensordict iterates over its batch
-        value = get(td, key)
-        if is_tensor_collection(value) and not is_non_tensor(value):
-            yield from leaves(value, (*path, key))
-        elif not key.startswith("_"):
-            yield (*path, key), value
+    return ((path, value) for path, value in leaves_of(td, td.batch_dims) if not path[-1].startswith("_"))
 
 
 def is_dense(value: Any, most: int | None = None) -> bool:

@@ -15,7 +15,9 @@ _PAUSE_SECONDS = 0.1  # between two looks of the background thread
 _MOST_ROWS = 2000  # closed rows that wait before the caller has to write them itself
 _MOST_BYTES = 64 * 2**20  # of values still to be counted, likewise
 
-FINISHED = "this run is finished and takes no more values: log before finish(), or make a new logger"
+FINISHED = (
+    "this run is finished and takes no more values: log before close(), or make a new logger, with resume='must' for it"
+)
 
 Write = Callable[[int, dict[str, Any]], None]
 

@@ -1,7 +1,8 @@
-"""Trackio's run from the inside: with ``server_run.py`` the only module that touches Trackio's underscore names.
+"""Trackio's run from the inside.
 
-They are needed where Trackio's public surface has no flush, drops a batch that it failed to write, or cannot open a run
-a second time. All exist in 0.42 and 0.43; a new release is met here.
+With ``server_run.py``, ``artifact_store.py`` and, for one method, ``images.py`` the only module that touches Trackio's
+underscore names. They are needed where Trackio's public surface has no flush, drops a batch that it failed to write, or
+cannot open a run a second time. All exist in 0.42 and 0.43; a new release is met here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.artifact_store import ArtifactStore
 from torchrl_trackio.histograms import PendingHistogram
-from torchrl_trackio.hparams import flatten_config
 from torchrl_trackio.hub import bounded_hub
 
 _LOCK_SECONDS = 30.0  # the longest that a flush waits for a write in progress
@@ -62,7 +62,7 @@ class StoredRun:
         self.reopened = reopened
         self.artifacts = ArtifactStore(run)
         self._warn = warn
-        self._sent_config: dict[str, Any] | None = copy.deepcopy(run.config) if reopened else None
+        self._set_config: dict[str, Any] | None = None
         self._unwritten: list[dict[str, Any]] = []
         self._dropped = 0
         self._writing = threading.Lock()
@@ -119,26 +119,28 @@ class StoredRun:
         """Whether no row has carried the configuration yet."""
         return not self.run._config_logged
 
-    def set_config(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        """Have the next row carry the configuration and the record, if they are not what the last one carried."""
-        flat = {**record, **flatten_config(config), **{key: self.run.config[key] for key in _OWN_KEYS}}
-        if flat == self._sent_config:
-            return
-        if self.reopened:
-            flat = self._with_others_changes(flat)
+    def set_config(self, values: Mapping[str, Any]) -> None:
+        """Have the next row carry the configuration, flat, if it is not what this process has set already."""
+        flat = {**values, **{key: self.run.config[key] for key in _OWN_KEYS}}
+        before, self._set_config = self._set_config, copy.deepcopy(flat)
+        if before is not None or self.reopened:
+            gone = (before or {}).keys() - flat.keys()
+            known = before or self.run.config
+            changed = {key: value for key, value in flat.items() if key not in known or known[key] != value}
+            if not changed and not gone:
+                return
+            flat = {key: value for key, value in self._latest_config(changed).items() if key not in gone}
         with self._queue_lock():
             for row in self.run._queued_logs:
                 row["config"] = None  # of the configurations in one batch, Trackio keeps the first
             self.run.config, self.run._config_logged = flat, False
-        self._sent_config = copy.deepcopy(flat)
 
-    def _with_others_changes(self, flat: Mapping[str, Any]) -> dict[str, Any]:
-        """A configuration with what other processes have changed of it since this one got its copy."""
-        before = self._sent_config or {}
-        changed = {key: value for key, value in flat.items() if before.get(key, self) != value}
+    def _latest_config(self, changed: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration with this process's changes, and with those of others."""
+        stored: dict[str, Any] = {}
         with suppress(Exception):  # a server that does not answer has nothing to add
-            before = {**before, **self.stored_config()}
-        return {**before, **changed}
+            stored = self.stored_config()
+        return {**self.run.config, **stored, **changed}
 
     def write_config(self) -> None:
         """Log an empty row that carries the configuration, if no row has: Trackio stores it only with one."""
@@ -212,8 +214,10 @@ class StoredRun:
                 if monitor is not None:
                     monitor.stop()
             run._flush_queues_inline()
-            where = f"in {TRACKIO_DIR}, and the next logger of project {run.project!r} sends them"
-            self._warn("unsent", f"run {run.name!r} ended before {self.place} had taken all its rows: they are {where}")
+            if not run._is_local:
+                where = f"in {TRACKIO_DIR}, and the next logger of project {run.project!r} sends them"
+                text = f"run {run.name!r} ended before {self.place} had taken all its rows: they are {where}"
+                self._warn("unsent", text)
         elif not self.reopened:
             run.finish()
         self._write_logs([])

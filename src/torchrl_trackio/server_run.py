@@ -74,8 +74,10 @@ class ServerRun(StoredRun):
         super().end(until, in_vain=in_vain)
         if alerts := len(self._unsent_alerts):
             self._warn("lost alerts", f"{alerts} alerts of run {self.run.name!r} did not reach {self.place}")
-        if kept := self.artifacts.kept:
-            self._warn("lost artifacts", f"{kept} artifacts of run {self.run.name!r} were not stored by {self.place}")
+        if unstored := self.artifacts.unstored:
+            self._warn(
+                "lost artifacts", f"{unstored} artifacts of run {self.run.name!r} were not stored by {self.place}"
+            )
 
     def _comes_back(self, until: float) -> bool:
         until = min(until, time.monotonic() + _END_SECONDS)
@@ -97,9 +99,18 @@ class ServerRun(StoredRun):
         """Whether an earlier process has left rows on the disk that are this server's."""
         project = self.run.project
         with suppress(Exception):  # a disk that cannot be read has nothing to send
-            pending = SQLiteStorage.get_pending_logs(project) or SQLiteStorage.get_pending_uploads(project)
-            return bool(pending) and str(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
+            return self._is_for_this(
+                SQLiteStorage.get_pending_logs(project) or SQLiteStorage.get_pending_uploads(project)
+            )
         return False
+
+    def _is_for_this(self, pending: Any) -> bool:
+        return bool(pending) and str(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
+
+    def _kept_steps(self, run_id: str) -> list[int]:
+        """The steps of a run's rows that are on the disk, since this server was away."""
+        pending = SQLiteStorage.get_pending_logs(self.run.project)
+        return [row["step"] for row in pending["logs"] if row["run_id"] == run_id] if self._is_for_this(pending) else []
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
@@ -142,14 +153,17 @@ class ServerRun(StoredRun):
         )
 
     def _read_config(self) -> dict[str, Any]:
-        return self._summary(self.run.id).get("config") or {}
+        kept = self._config_on_disk(self.run.id) if self._kept_steps(self.run.id) else None
+        return {**(self._summary(self.run.id).get("config") or {}), **(kept or {})}
 
     def _read_metric(self, name: str) -> list[dict[str, Any]]:
         values = self._ask("get_metric_values", run=None, metric_name=name, run_id=self.run.id)
         return values or []
 
     def _read_last_step(self, run_id: str) -> int | None:
-        return self._summary(run_id).get("last_step")
+        steps = self._kept_steps(run_id)  # before the server is asked, which may be taking them just now
+        stored = self._summary(run_id).get("last_step")
+        return max(steps if stored is None else [*steps, stored], default=None)
 
     def _summary(self, run_id: str) -> dict[str, Any]:
         return self._ask("get_run_summary", run_id=run_id) or {}

@@ -19,6 +19,9 @@ from torchrl_trackio.values import flatten_metrics, to_metrics, to_step
 class SilentRun:
     """Takes what a :class:`TrackioRun` takes, checks it the same way, and stores nothing.
 
+    The exception is what shows only when an artifact is stored: a file that is missing, a state that cannot be pickled,
+    a name that is of another type. The first rank refuses it, and the others go on.
+
     Args:
         name: the run's name.
         project: its project's name.
@@ -86,7 +89,7 @@ class SilentRun:
         self._check()
         merge_config(self.config, to_config(cfg))
 
-    def finish(self, timeout: float = 30.0) -> None:  # noqa: ARG002
+    def finish(self, timeout: float | None = None) -> None:  # noqa: ARG002
         """Be finished."""
         self.finished = True
 
@@ -108,7 +111,7 @@ class SilentRun:
             raise RuntimeError(FINISHED)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """What else a :class:`trackio.Run` can do, as ``alert``, does nothing."""
+        """What else a :class:`trackio.Run` can do, as ``log_system``, does nothing."""
         if not name.startswith("_") and hasattr(trackio.Run, name):
             return self.do_nothing
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

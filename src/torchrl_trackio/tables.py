@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 import trackio
-from tensordict import LazyStackedTensorDict, is_non_tensor, is_tensor_collection
+from tensordict import is_non_tensor, is_tensor_collection
 
 from torchrl_trackio.arrays import describe
 from torchrl_trackio.cells import VIEWS, to_cell, to_cells
 from torchrl_trackio.errors import warn
+from torchrl_trackio.leaves import is_lazy, leaves_of
 from torchrl_trackio.names import check_text
 
 _MANY_ROWS = 10_000
@@ -39,12 +40,14 @@ def to_table(table: Any) -> trackio.Table:
 
 
 def _rows(table: Any) -> list[dict[str, Any]]:
-    if isinstance(table, LazyStackedTensorDict):  # whose elements may differ in their keys and shapes
+    if is_non_tensor(table):
+        table = table.tolist()
+    if is_lazy(table):  # whose elements may differ in their keys and shapes
         return _of_mappings(_elements(table))
     if is_tensor_collection(table):
         return _of_columns(_batch_columns(table))
     if isinstance(table, Mapping):
-        return _of_columns((name, _column(value)) for name, value in _leaves(table))
+        return _of_columns((name, _column(value)) for name, value in _leaves(table, 1))
     if _is_dataframe(table):
         return _of_columns(_frame_columns(table))
     if isinstance(table, (torch.Tensor, np.ndarray)) and table.ndim == 2:
@@ -74,7 +77,7 @@ def _of_columns(columns: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _of_mappings(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    found = [_named((name, to_cell(value)) for name, value in _leaves(row)) for row in rows]
+    found = [_named((name, to_cell(value)) for name, value in _leaves(row, 0)) for row in rows]
     names = dict.fromkeys(name for row in found for name in row)
     return [{name: row.get(name) for name in names} for row in found]
 
@@ -100,14 +103,18 @@ def _named(columns: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return named
 
 
-def _leaves(table: Any, *keys: Any) -> Iterator[tuple[str, Any]]:
-    """(name, value) pairs of what is nested."""
-    for key, value in table.items():
+def _leaves(table: Any, batch_dims: int, *keys: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) pairs of what is nested, whose first ``batch_dims`` dimensions are the rows."""
+    if is_tensor_collection(table):
+        items: Iterable[tuple[Any, Any]] = leaves_of(table, min(batch_dims, table.batch_dims))
+    else:
+        items = table.items()
+    for key, value in items:
         path = (*keys, *key) if isinstance(key, tuple) else (*keys, key)
         if is_non_tensor(value):
             yield "/".join(map(str, path)), value.tolist()
         elif isinstance(value, Mapping) or is_tensor_collection(value):
-            yield from _leaves(value, *path)
+            yield from _leaves(value, batch_dims, *path)
         else:
             yield "/".join(map(str, path)), value
 
@@ -124,7 +131,7 @@ def _column(values: Any) -> Any:
 
 
 def _batch_columns(table: Any) -> Iterator[tuple[str, Any]]:
-    for name, values in _leaves(_flat(table)):
+    for name, values in _leaves(_flat(table), 1):
         yield name, _column(values)
 
 

@@ -11,10 +11,11 @@ import trackio
 from tensordict import NonTensorData, NonTensorStack, TensorDictBase
 from trackio.media import TrackioMedia
 
-from torchrl_trackio.arrays import describe, is_meta, numbers, size_of
+from torchrl_trackio.arrays import describe, is_meta, is_plain, numbers, size_of
 from torchrl_trackio.errors import TrackioWarning
 from torchrl_trackio.figures import to_html
 from torchrl_trackio.histograms import PendingHistogram
+from torchrl_trackio.leaves import leaves_of
 from torchrl_trackio.names import check_text, metric_name
 
 _INT64 = range(-(2**63), 2**63)
@@ -170,18 +171,36 @@ def _number_in(tensor: torch.Tensor) -> Any:
 
 
 def _flattened(metrics: Any, prefix: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(metrics, TensorDictBase):
+        for path, value in leaves_of(metrics, metrics.batch_dims):
+            keys = (*prefix, *path)
+            if type(value) is torch.Tensor:
+                yield keys, value
+            else:
+                yield keys, _in_a_row(value) if isinstance(value, list) else _data(value)
+        return
     for key, value in metrics.items():
         keys = (*prefix, key)
         if type(value) in (float, int, torch.Tensor):  # nearly always, and much faster than the questions below
             yield keys, value
-        elif isinstance(value, NonTensorData):
-            yield keys, value.data
-        elif isinstance(value, NonTensorStack):
-            yield keys, value.tolist()
-        elif isinstance(value, (Mapping, TensorDictBase)):
+        elif isinstance(value, (Mapping, TensorDictBase)) and not isinstance(value, NonTensorStack):
             yield from _flattened(value, keys)
         else:
-            yield keys, value
+            yield keys, _data(value)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, NonTensorData):
+        return value.data
+    return value.tolist() if isinstance(value, NonTensorStack) else value
+
+
+def _in_a_row(values: list[Any]) -> Any:
+    """The numbers of tensors of different shapes as one tensor."""
+    found = [value for value in values if value is not None]
+    if not found or not all(isinstance(value, torch.Tensor) and is_plain(value) for value in found):
+        return values
+    return torch.cat([value.detach().cpu().reshape(-1) for value in found])
 
 
 def _joined(key: Any, keys_sep: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import av.subtitles.stream  # PyAV would in the background, and a fork meanwhile would leave the import's lock held
 import numpy as np
 import torch
 

@@ -120,6 +120,10 @@ class RunWriter:
         text = f"{name!r} at step {step} could not be stored: {type(error).__name__}: {error}"
         self.warn(cause_of(error), text)
 
+    def warn_of_delay(self, call: str, seconds: float) -> None:
+        """Warn that a call returned before everything was stored."""
+        self.warn(call, f"{call} of run {self.store.run.name!r} took over {seconds} s: the rest is stored later")
+
     def warn(self, cause: str, message: str) -> None:
         """Warn of a cause, once."""
         if cause not in self._warned:
@@ -138,7 +142,7 @@ class RunWriter:
             self.warn_of(error, ", ".join(values), step)
 
     def _write_config(self, until: float) -> None:
-        if not self.config.values and not self.rows.used:
+        if self.config.as_found and not self.rows.used:
             return
         if self.rows.writing.acquire(timeout=max(until - time.monotonic(), 0)):
             try:
