@@ -221,7 +221,7 @@ def test_a_time_limit_holds_while_the_database_is_locked(tmp_path: Path, call: s
         connection.rollback()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert 1 <= seconds < 3
+    assert 1 <= seconds < 10  # the store itself waits 30 s for the lock
     assert f"{call}() of run 'run' took over 1 s: the rest is stored later" in err
     assert "ended before" not in err
     assert child.steps() == [0, 1]

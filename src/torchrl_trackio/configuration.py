@@ -36,7 +36,10 @@ class Configuration:
     @property
     def as_found(self) -> bool:
         """Whether the hyperparameters are those that were in the store when the run was opened."""
-        return flatten_config(self.values) == self._found
+        try:
+            return flatten_config(self.values) == self._found
+        except RuntimeError:  # the user's own thread is changing them just now
+            return False
 
     def update(self, cfg: Any) -> None:
         """Add hyperparameters, level by level; the later value wins.

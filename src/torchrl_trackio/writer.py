@@ -142,7 +142,7 @@ class RunWriter:
             self.warn_of(error, ", ".join(values), step)
 
     def _write_config(self, until: float) -> None:
-        if self.config.as_found and not self.rows.used:
+        if not self.rows.used and self.config.as_found:
             return
         if self.rows.writing.acquire(timeout=max(until - time.monotonic(), 0)):
             try:
