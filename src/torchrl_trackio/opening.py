@@ -81,16 +81,20 @@ def open_run(
         run = _start(init)
     experiment = TrackioRun(run, config, log_env=log_env, alert_on_nonfinite=alert_on_nonfinite, quiet=quiet)
     try:
-        if saved:
-            experiment.adopt(saved)
-            if not quiet:  # as Trackio says of those that it continues
-                sys.stdout.write(f"* Resumed existing run: {experiment.name}\n")
-        elif experiment.resumed:
-            experiment.resume_config()
+        _continue(experiment, saved, quiet)
     except BaseException:
         experiment.abandon()
         raise
     return experiment
+
+
+def _continue(experiment: TrackioRun, saved: Mapping[str, Any] | None, quiet: bool) -> None:
+    if saved:
+        experiment.adopt(saved)
+        if not quiet:  # as Trackio says of those that it continues
+            sys.stdout.write(f"* Resumed existing run: {experiment.name}\n")
+    elif experiment.resumed:
+        experiment.resume_config()
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:

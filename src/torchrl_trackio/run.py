@@ -62,7 +62,7 @@ class StoredRun:
         self.reopened = reopened
         self.artifacts = ArtifactStore(run)
         self._warn = warn
-        self._set_config: dict[str, Any] | None = None
+        self._wanted_config: dict[str, Any] | None = None
         self._unwritten: list[dict[str, Any]] = []
         self._dropped = 0
         self._writing = threading.Lock()
@@ -122,7 +122,7 @@ class StoredRun:
     def set_config(self, values: Mapping[str, Any]) -> None:
         """Have the next row carry the configuration, flat, if it is not what this process has set already."""
         flat = {**values, **{key: self.run.config[key] for key in _OWN_KEYS}}
-        before, self._set_config = self._set_config, copy.deepcopy(flat)
+        before, self._wanted_config = self._wanted_config, copy.deepcopy(flat)
         if before is not None or self.reopened:
             gone = (before or {}).keys() - flat.keys()
             known = before or self.run.config

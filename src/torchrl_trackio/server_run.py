@@ -19,7 +19,10 @@ _SPILL_SECONDS = 1.0  # the longest that the disk waits for a request in progres
 _FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
 _END_SECONDS = 5.0  # the longest that the end of a run waits for a server that is not there
 _PAUSE_SECONDS = 0.2
-_KEPT_ROWS = "SELECT COUNT(*) AS kept FROM metrics WHERE space_id IS NOT NULL"
+_KEPT = """
+    SELECT run_id, space_id, COUNT(*) AS kept, MAX(step) AS last_step FROM metrics WHERE space_id IS NOT NULL
+    GROUP BY run_id, space_id
+"""
 
 
 class ServerRun(StoredRun):
@@ -89,28 +92,27 @@ class ServerRun(StoredRun):
             return True
         return False
 
+    def _kept(self) -> dict[str, dict[str, Any]]:
+        """By run, what is on the disk since this server was away: the number of rows and the last step."""
+        found: list[dict[str, Any]] = []
+        with suppress(FileNotFoundError, ValueError):  # there is no database yet, or it is just being made
+            found = SQLiteStorage.query_project(self.run.project, _KEPT)["rows"]
+        return {run["run_id"]: run for run in found if self._is_for_this(run)}
+
     def _kept_rows(self) -> int:
         with suppress(Exception):  # a database that is locked just now is counted later
-            found = SQLiteStorage.query_project(self.run.project, _KEPT_ROWS)
-            return int(found["rows"][0]["kept"])
+            return sum(run["kept"] for run in self._kept().values())
         return 0
 
     def _has_left_behind(self) -> bool:
         """Whether an earlier process has left rows on the disk that are this server's."""
         project = self.run.project
         with suppress(Exception):  # a disk that cannot be read has nothing to send
-            return self._is_for_this(
-                SQLiteStorage.get_pending_logs(project) or SQLiteStorage.get_pending_uploads(project)
-            )
+            return bool(self._kept()) or self._is_for_this(SQLiteStorage.get_pending_uploads(project))
         return False
 
     def _is_for_this(self, pending: Any) -> bool:
         return bool(pending) and str(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
-
-    def _kept_steps(self, run_id: str) -> list[int]:
-        """The steps of a run's rows that are on the disk, since this server was away."""
-        pending = SQLiteStorage.get_pending_logs(self.run.project)
-        return [row["step"] for row in pending["logs"] if row["run_id"] == run_id] if self._is_for_this(pending) else []
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
@@ -153,7 +155,7 @@ class ServerRun(StoredRun):
         )
 
     def _read_config(self) -> dict[str, Any]:
-        kept = self._config_on_disk(self.run.id) if self._kept_steps(self.run.id) else None
+        kept = self._config_on_disk(self.run.id) if self.run.id in self._kept() else None
         return {**(self._summary(self.run.id).get("config") or {}), **(kept or {})}
 
     def _read_metric(self, name: str) -> list[dict[str, Any]]:
@@ -161,9 +163,9 @@ class ServerRun(StoredRun):
         return values or []
 
     def _read_last_step(self, run_id: str) -> int | None:
-        steps = self._kept_steps(run_id)  # before the server is asked, which may be taking them just now
-        stored = self._summary(run_id).get("last_step")
-        return max(steps if stored is None else [*steps, stored], default=None)
+        kept = self._kept().get(run_id, {})  # before the server is asked, which may be taking them just now
+        steps = (kept.get("last_step"), self._summary(run_id).get("last_step"))
+        return max((step for step in steps if step is not None), default=None)
 
     def _summary(self, run_id: str) -> dict[str, Any]:
         return self._ask("get_run_summary", run_id=run_id) or {}
