@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from torchrl_trackio import TrackioLogger
 
@@ -29,7 +30,8 @@ def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium on the PATH (Debian: apt-get install chromium)")
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
+    expect.set_options(timeout=30_000)
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from playwright.sync_api import expect
 
 import reading
 from servers import Server
@@ -93,32 +94,30 @@ def test_the_configuration_is_shown(url: str, page: Any) -> None:
     """A run's page lists every hyperparameter by its path."""
     (run_id,) = reading.run_ids(PROJECT)
     page.goto(f"{url}/run?project={PROJECT}&selected_run_id={run_id}&selected_run=run")
-    text = page.locator(".config-block").inner_text()
-    assert '"optim/lr": 0.001' in text
-    assert '"seed": 7' in text
-    assert f'"env/torchrl": "{version("torchrl")}"' in text
+    configuration = page.locator(".config-block")
+    for entry in ('"optim/lr": 0.001', '"seed": 7', f'"env/torchrl": "{version("torchrl")}"'):
+        expect(configuration).to_contain_text(entry)
 
 
 def test_artifacts_are_listed(url: str, page: Any) -> None:
     """With the aliases of their latest version."""
     page.goto(f"{url}/artifacts?project={PROJECT}")
     page.get_by_text("policy").first.wait_for()
-    text = page.inner_text("body")
-    assert "best" in text
-    assert "latest" in text
+    for alias in ("best", "latest"):
+        page.get_by_text(alias, exact=True).first.wait_for()
 
 
 def test_alerts_are_shown(url: str, page: Any) -> None:
     """With title and text."""
     page.goto(f"{url}/reports?project={PROJECT}")
     page.get_by_text("The reward collapsed").first.wait_for()
-    assert "to 9" in page.inner_text("body")
+    page.get_by_text("to 9").first.wait_for()
 
 
 def test_runs_can_be_grouped_by_a_nested_hyperparameter(url: str, page: Any) -> None:
     """The sidebar offers the leaves of a nested configuration."""
     page.goto(f"{url}/?project={PROJECT}")
-    page.get_by_text("Group by").wait_for()
+    page.locator("canvas").first.wait_for()
     page.get_by_placeholder("Select...").first.click()
     page.get_by_text("optim/lr").first.wait_for()
 
@@ -127,14 +126,13 @@ def test_every_video_plays_and_the_gif_moves(url: str, page: Any) -> None:
     """Each <video> advances when played, and two looks at the gif differ."""
     page.goto(f"{url}/media?project={PROJECT}")
     videos = page.locator("video")
-    videos.nth(len(VIDEOS) - 1).wait_for()
-    assert videos.count() == len(VIDEOS)
+    expect(videos).to_have_count(len(VIDEOS))
     for i in range(len(VIDEOS)):
         page.wait_for_function("i => document.querySelectorAll('video')[i].readyState >= 2", arg=i)
         videos.nth(i).evaluate("video => { video.muted = true; video.currentTime = 0; return video.play() }")
         page.wait_for_function("i => document.querySelectorAll('video')[i].currentTime > 0.3", arg=i)
     gif = page.locator("img[src*='.gif']").first
-    gif.wait_for()
+    expect(gif).to_have_js_property("naturalWidth", 64)
     first = gif.screenshot()
     page.wait_for_timeout(500)
     assert gif.screenshot() != first

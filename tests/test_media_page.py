@@ -11,6 +11,7 @@ import pytest
 import torch
 import trackio
 from PIL import Image
+from playwright.sync_api import expect
 
 import reading
 from servers import Server
@@ -51,24 +52,23 @@ def test_every_image_is_shown_with_its_caption(url: str, page: Any) -> None:
     page.goto(url)
     for name in PICTURES:
         image = page.locator(f"img[alt='{name} caption']")
-        image.wait_for()
-        page.wait_for_function("image => image.complete", arg=image.element_handle())
-        size = image.evaluate("image => [image.naturalWidth, image.naturalHeight]")
-        assert size == ([60, 40] if name == "grid" else [30, 20]), name
+        width, height = (60, 40) if name == "grid" else (30, 20)
+        expect(image, name).to_have_js_property("naturalWidth", width)
+        expect(image, name).to_have_js_property("naturalHeight", height)
 
 
 def test_every_sound_plays(url: str, page: Any) -> None:
     """At the lowest and the highest sample rate, too; it is as long as it should be."""
     page.goto(url)
-    page.locator("audio").nth(2).wait_for(state="attached")
+    sounds = page.locator("audio")
+    expect(sounds).to_have_count(3)
+    sounds.evaluate_all("all => all.forEach(audio => { audio.muted = audio.loop = true; audio.play() })")
     lengths = []
     for index in range(3):
-        audio = page.locator("audio").nth(index)
-        audio.evaluate("audio => { audio.muted = true; audio.loop = true; return audio.play() }")
-        page.wait_for_function("audio => audio.currentTime > 0", arg=audio.element_handle())
-        lengths.append(audio.evaluate("audio => audio.duration"))
+        page.wait_for_function("index => document.querySelectorAll('audio')[index].currentTime > 0", arg=index)
+        lengths.append(sounds.nth(index).evaluate("audio => audio.duration"))
     assert sorted(lengths) == [pytest.approx(16_000 / rate, rel=1e-3) for rate in (384_000, 16_000, 3_000)]
-    assert page.locator(".play-btn:disabled").count() == 0
+    expect(page.locator(".play-btn:disabled")).to_have_count(0)
 
 
 def test_a_table_shows_its_cells(url: str, page: Any) -> None:
@@ -76,16 +76,9 @@ def test_a_table_shows_its_cells(url: str, page: Any) -> None:
     page.goto(url)
     table = page.locator(".table-section", has_text="table")
     table.locator("img.table-image").wait_for()
-    cells = [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
-    heads = table.locator("th").all_inner_texts()
-    assert [head.lower() for head in heads] == ["n", "b", "image"]
-    assert [[text.strip() for text in row[:2]] for row in cells] == [
-        ["1", "true"],
-        ["0.1", "true"],
-        ["NaN", "true"],
-        ["", "true"],
-    ]
-    assert [row[2].strip() for row in cells[1:]] == ["", "", "text"]
+    expect(table.locator("th")).to_have_text(["n", "b", "image"], ignore_case=True)
+    rows = [["1", "true", ""], ["0.1", "true", ""], ["NaN", "true", ""], ["", "true", "text"]]
+    expect(table.locator("tbody td")).to_have_text([cell for row in rows for cell in row], use_inner_text=True)
 
 
 def frame_of(page: Any, name: str) -> Any:
@@ -127,4 +120,4 @@ def test_a_plotly_figure_is_drawn_or_says_why_not(url: str, page: Any) -> None:
     offline.locator("svg.main-svg").first.wait_for()
     offline.get_by_text("The title").wait_for()
     online.get_by_text("plotly.js could not be loaded from cdn.plot.ly").wait_for()
-    assert offline.get_by_text("could not be loaded").count() == 0
+    expect(offline.get_by_text("could not be loaded")).to_have_count(0)

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import torch
 import trackio
 from PIL import Image
+from playwright.sync_api import expect
 from tensordict import LazyStackedTensorDict, TensorDict, TensorDictBase, lazy_stack, set_list_to_stack
 from torchrl.data.llm import History
 from torchrl.data.llm.history import ContentBase
@@ -838,16 +840,16 @@ def test_what_the_dashboard_shows(project: str, page: Any) -> None:
         row.get_by_text("I add.").wait_for()
         row.click()
         page.get_by_text("reward: 1").wait_for()
-        assert page.locator(".operation-header").inner_text().split("\n")[:2] == ["TOOL", "add"]
-        assert [pre.inner_text() for pre in page.locator(".io-grid pre").all()] == ['{\n  "a": 17,\n  "b": 25\n}', "42"]
+        expect(page.locator(".operation-header")).to_have_text(re.compile(r"^\s*TOOL\s*add\b"), use_inner_text=True)
+        expect(page.locator(".io-grid pre")).to_have_text(['{ "a": 17, "b": 25 }', "42"])
         page.get_by_text("Conversation").click()
         page.locator(".message").get_by_text("It is 42.").wait_for()
         row.click()
         episode = page.locator("tr.trace-row", has_text="Episode of 5 steps").first
-        assert "return 5, truncated" in episode.inner_text()
-        assert episode.locator(".status-pill").inner_text().lower() == "truncated"
+        expect(episode).to_contain_text("return 5, truncated")
+        expect(episode.locator(".status-pill")).to_have_text("truncated", ignore_case=True)
         episode.click()
         page.get_by_text("step 4: reward 1").click()
-        assert '"truncated": true' in page.locator(".io-grid pre").last.inner_text()
+        expect(page.locator(".io-grid pre").last).to_contain_text('"truncated": true')
     finally:
         server.kill()
