@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -9,8 +10,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import reading
@@ -81,3 +85,33 @@ class Server:
     def config(self, project: str, run: str = "run") -> dict[str, Any]:
         """The user's part of the configuration of a run."""
         return reading.without_records(self.ask("get_run_summary", project=project, run=run)["config"] or {})
+
+
+@contextmanager
+def behind_login(server: Server, login: str) -> Iterator[str]:
+    """The address of a proxy that lets through to the server only who has the login, ``name:password``."""
+    expected = f"Basic {base64.b64encode(login.encode()).decode()}"
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            status, answer = 401, b"who are you?"
+            if self.headers["Authorization"] == expected:
+                kept = {name: self.headers[name] or "" for name in ("Content-Type", "x-trackio-write-token")}
+                request = urllib.request.Request(f"{server.url}{self.path}", body or None, kept)
+                with urllib.request.urlopen(request) as response:
+                    status, answer = response.status, response.read()
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_port}"
+        proxy.shutdown()

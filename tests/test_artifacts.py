@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -427,6 +428,20 @@ def test_server_that_pauses(server: Server, project: str, monkeypatch: pytest.Mo
         server.kill()
         monkeypatch.delenv("TRACKIO_PAUSE_WRITES")
         server.start()
+        logger.flush()
+        assert {found["name"] for found in server.ask("list_artifacts", project=project)} == {"first", "second"}
+
+
+@pytest.mark.slow
+def test_server_whose_store_is_locked(server: Server, project: str) -> None:
+    """One whose store another process holds is waited for, too, though it answers with an error."""
+    with logger_of(server, project) as logger:
+        logger.log_artifact({"a": 1}, name="first")
+        logger.flush()
+        with (server.folder / f"{project}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.warns(TrackioWarning, match="artifact 'second' is kept"):
+                logger.log_artifact({"a": 2}, name="second")
         logger.flush()
         assert {found["name"] for found in server.ask("list_artifacts", project=project)} == {"first", "second"}
 

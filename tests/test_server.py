@@ -7,6 +7,7 @@ import socket
 import time
 import urllib.parse
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 import trackio
 
 from children import Child
-from servers import TOKEN, Server
+from servers import TOKEN, Server, behind_login
 from torchrl_trackio import TrackioLogger, TrackioWarning
 
 AWAY = "ignore:.*:UserWarning"  # while the server is away, trackio and this package say so
@@ -243,6 +244,40 @@ def test_what_does_not_answer_is_named_without_secrets(project: str, url: str) -
         logger = TrackioLogger("run", project, server_url=url)
     logger.experiment.abandon()
     assert "sec" not in " ".join(str(warning.message) for warning in caught)
+
+
+def test_a_server_behind_a_login(server: Server, project: str) -> None:
+    """Its address may hold a login, which the proxy in front of it is told, and nobody else."""
+    with behind_login(server, "me:secret") as address:
+        url = f"{address.replace('//', '//me:secret@')}/?write_token={TOKEN}"
+        with TrackioLogger("run", project, server_url=url) as logger:
+            logger.log_hparams({"lr": 1.0})
+            logger.log_scalar("x", 0.0)
+            logger.log_checkpoint({"a": 1}, 0, metric=1.0)
+        with TrackioLogger("run", project, server_url=url, resume="must") as logger:
+            logger.log_scalar("x", 1.0)
+            shown = f"{logger} {logger.experiment} {logger.state_dict()}"
+    assert server.steps(project) == [0, 1]
+    assert server.config(project) == {"lr": 1.0}
+    assert len(server.ask("list_artifacts", project=project)) == 1
+    assert "secret" not in shown
+
+
+@pytest.mark.filterwarnings(AWAY)
+def test_what_is_kept_names_the_server_without_its_login(server: Server, project: str) -> None:
+    """Nor do warnings of a server that is away show it."""
+    url = server.url.replace("//", "//me:secret@")
+    server.kill()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TrackioWarning)
+        logger = TrackioLogger("run", project, server_url=f"{url}/?write_token={TOKEN}")
+        logger.log_scalar("x", 0.0)
+        logger.log_alert("lost")
+        logger.log_checkpoint({"a": 1}, 0)
+        logger.close(timeout=1)
+    said = [str(warning.message) for warning in caught]
+    assert sum(f"http://127.0.0.1:{server.port}/" in text for text in said) >= 4
+    assert "secret" not in " ".join(said)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:1/?write_token=secret", "ftp://x/?write_token=secret"])

@@ -18,6 +18,8 @@ from torchrl_trackio.server import without_secrets
 _SECONDS = 3.0  # after the start of a run, the longest that a version waits for the server's first answer
 _PAUSE_SECONDS = 0.05
 _PAUSED = 503  # the status with which a server says that it takes nothing just now
+# Its answers, SQLite's and Trackio's words, while another process holds its store; their status is that of a refusal.
+_LOCKED = ("database is locked", "database table is locked", "Could not acquire database lock")
 
 Checkpoint = Mapping[str, Any] | None  # from artifacts.checkpoint_metadata
 
@@ -111,15 +113,18 @@ class ServerArtifactStore(ArtifactStore):
             del self._kept[0]
 
     def _refusal(self, error: Exception) -> ConnectionError | None:
-        """What the server itself has answered; ``None`` where it is away, or a proxy answers in its place."""
+        """What the server itself has answered; ``None`` where it is away or busy, or a proxy answers in its place."""
         response: Any = getattr(error, "response", None)
         if response is None or response.status_code == _PAUSED:
             return None
         try:
-            answer = response.json()["error"]
+            answer = str(response.json()["error"])
         except (KeyError, TypeError, ValueError):
             return None
-        return ConnectionError(f"the Trackio server at {without_secrets(self._run.url)} answered: {answer}")
+        if answer.startswith(_LOCKED):
+            return None
+        place = without_secrets(self._run._server_base_url)
+        return ConnectionError(f"the Trackio server at {place} answered: {answer}")
 
     def _check_server(self, artifact: trackio.Artifact) -> None:
         """Raise a ``ConnectionError`` if the server is not there: Trackio would wait a minute for it.

@@ -78,8 +78,8 @@ class StoredRun:
 
     @property
     def place(self) -> str:
-        """Where the run is stored: a folder or a URL, without its token."""
-        return self.run._space_id or self.run._server_base_url or str(TRACKIO_DIR)
+        """Where the run is stored: a folder, a Space or a server's address, to be shown."""
+        return self.run._space_id or str(TRACKIO_DIR)
 
     @property
     def waiting(self) -> int:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
+
+import httpx
 
 _SECONDS = 3.0
 
 
 def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
-    """What a function of the server's HTTP interface returns.
+    """What a function of the server's HTTP interface returns, asked as Trackio asks: also behind a login or a proxy.
 
     Args:
-        url: the server's address, without a token.
+        url: the server's address, with its login, but without a token.
         token: the write token.
         function: name of the function.
         **arguments: what it is given.
@@ -25,19 +24,28 @@ def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
     """
     place = without_secrets(url)
     try:
-        request = urllib.request.Request(  # noqa: S310 - the address is the user's own
-            f"{url.rstrip('/')}/api/{function}",
-            json.dumps({"args": [], "kwargs": arguments}).encode(),
-            {"Content-Type": "application/json", "x-trackio-write-token": token or ""},
+        response = httpx.post(
+            f"{url.partition('?')[0].rstrip('/')}/api/{function}",
+            json={"args": [], "kwargs": arguments},
+            headers={"x-trackio-write-token": token or ""},
+            timeout=_SECONDS,
         )
-        with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
-            answer = json.load(response)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        why = str(error).replace(token, "***").replace(url, place) if token else str(error).replace(url, place)
-        raise ConnectionError(f"the Trackio server at {place} did not answer: {why}") from None
+        response.raise_for_status()
+        answer = response.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise ConnectionError(f"the Trackio server at {place} did not answer: {reason(error)}") from None
     if answer.get("error") is not None:
         raise ConnectionError(f"the Trackio server at {place} answered: {answer['error']}")
     return answer.get("data")
+
+
+def reason(error: Exception) -> str:
+    """What went wrong with a request, without the address and token that httpx's own texts may hold."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"{error.response.status_code} {error.response.reason_phrase}"
+    if isinstance(error, (httpx.LocalProtocolError, UnicodeError)):
+        return "the write token has characters that cannot be sent"
+    return str(error)
 
 
 def without_secrets(url: str) -> str:

@@ -13,7 +13,7 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.artifact_store import ServerArtifactStore
 from torchrl_trackio.run import StoredRun, Warn
-from torchrl_trackio.server import ask, check_token
+from torchrl_trackio.server import ask, check_token, reason, without_secrets
 
 _SPILL_SECONDS = 1.0  # the longest that the disk waits for a request in progress, and between two writes to it
 _FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
@@ -41,6 +41,11 @@ class ServerRun(StoredRun):
         run._flush_local_buffer = self._replay
         run._has_local_buffer = run._has_local_buffer or self._has_left_behind()
         self._spilled = time.monotonic()
+
+    @property
+    def place(self) -> str:
+        """The server's address, without a login or a token."""
+        return without_secrets(self.run._server_base_url)
 
     @property
     def waiting(self) -> int:
@@ -85,7 +90,7 @@ class ServerRun(StoredRun):
     def _comes_back(self, until: float) -> bool:
         until = min(until, time.monotonic() + _END_SECONDS)
         with suppress(ValueError):  # it is back with another token
-            while not check_token(self.place, self.run._write_token):
+            while not check_token(self.run._server_base_url, self.run._write_token):
                 if time.monotonic() > until:
                     return False
                 time.sleep(_PAUSE_SECONDS)
@@ -112,7 +117,7 @@ class ServerRun(StoredRun):
         return False
 
     def _is_for_this(self, pending: Any) -> bool:
-        return bool(pending) and str(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
+        return bool(pending) and str(pending["space_id"]).rstrip("/") == self.run._server_base_url.rstrip("/")
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
@@ -151,7 +156,7 @@ class ServerRun(StoredRun):
         self._warn(
             "kept artifact",
             f"artifact {name!r} is kept in {TRACKIO_DIR}, since {self.place} did not take it: it is stored once the "
-            f"server does, if this process is still there ({error})",
+            f"server does, if this process is still there ({reason(error)})",
         )
 
     def _read_config(self) -> dict[str, Any]:
@@ -171,7 +176,7 @@ class ServerRun(StoredRun):
         return self._ask("get_run_summary", run_id=run_id) or {}
 
     def _ask(self, function: str, **arguments: Any) -> Any:
-        return ask(self.place, self.run._write_token, function, project=self.run.project, **arguments)
+        return ask(self.run._server_base_url, self.run._write_token, function, project=self.run.project, **arguments)
 
 
 def _first_of_each_run(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -183,5 +188,5 @@ def _first_of_each_run(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]
 
 def stored_run(run: trackio.Run, warn: Warn, *, reopened: bool) -> StoredRun:
     """The run with what it needs to lose nothing where it is stored."""
-    kind: Callable[..., StoredRun] = ServerRun if (run.url or "").startswith("http") else StoredRun
+    kind: Callable[..., StoredRun] = ServerRun if run._server_base_url else StoredRun
     return kind(run, warn, reopened=reopened)

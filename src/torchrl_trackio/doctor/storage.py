@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from torchrl_trackio.doctor.checks import FAILED, OK, WARNING, Check
 from torchrl_trackio.doctor.roundtrip import RoundTrip, said
@@ -76,33 +77,34 @@ def _space(space: str) -> Check:
 
 def _server(given: str) -> Check:
     """Whether the server is there and takes the token. No text of it holds anything but the address."""
-    address, token = _parsed(given)
-    if not address:
+    url, token = _parsed(given)
+    if not url:
         advice = "It has to be http://HOST:PORT/?write_token=TOKEN, or http://HOST:PORT/ with TRACKIO_WRITE_TOKEN set."
         return Check("server", FAILED, "TRACKIO_SERVER_URL cannot be used", advice)
     advice = "`trackio show` prints the right one where it is run. Put it in TRACKIO_WRITE_TOKEN, or into the URL."
     if not token or not (token.isascii() and token.isprintable()):
         text = "has characters that cannot be sent, such as a line break" if token else "is missing"
-        return Check("server", FAILED, f"{address}, whose write token {text}", advice)
-    return _answer(address, token, advice)
+        return Check("server", FAILED, f"{without_secrets(url)}, whose write token {text}", advice)
+    return _answer(url, token, advice)
 
 
 def _parsed(given: str) -> tuple[str, str | None]:
-    """The server's address, empty if it cannot be used, and its token."""
+    """The server's address with its login, empty if it cannot be used, and its token."""
     from trackio.utils import parse_trackio_server_url
 
     try:
         url, token = parse_trackio_server_url(given)
-        address = without_secrets(url)
+        parts = urlsplit(url)
     except ValueError:  # whose text holds the URL
         return "", None
-    usable = url == address and address.startswith(("http://", "https://"))
-    return address if usable else "", token or os.environ.get("TRACKIO_WRITE_TOKEN")
+    usable = not parts.query and parts.scheme in ("http", "https") and parts.hostname
+    return url if usable else "", token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 
-def _answer(address: str, token: str, advice: str) -> Check:
+def _answer(url: str, token: str, advice: str) -> Check:
+    address = without_secrets(url)
     try:
-        taken = takes_token(address, token)
+        taken = takes_token(url, token)
     except ConnectionError as error:
         advice = "Until it does, what is logged is kept in the folder. Does `trackio show --host 0.0.0.0` run there?"
         return Check("server", FAILED, str(error), advice)
