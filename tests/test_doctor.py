@@ -23,7 +23,7 @@ import pytest
 import torchrl
 
 import torchrl_trackio
-from servers import TOKEN, Server, free_port
+from servers import TOKEN, Server, behind_login, free_port
 from test_discovery import MINE, offer
 from torchrl_trackio import TrackioWarning, doctor
 from torchrl_trackio.doctor import checks, roundtrip
@@ -348,6 +348,7 @@ UNUSABLE = (
         ),
         pytest.param("{}/?token=wrong-secret", None, (FAILED, *UNUSABLE), id="misspelt"),
         pytest.param("{login}", TOKEN, (OK, "{} answers, and takes the write token", ""), id="with a login"),
+        pytest.param("http://me:wrong-secret/x@host/", TOKEN, (FAILED, *UNUSABLE), id="password with a slash"),
         pytest.param("wrong-secret@host:1", TOKEN, (FAILED, *UNUSABLE), id="no URL"),
         pytest.param("http://wrong-secret\u2100@host/", TOKEN, (FAILED, *UNUSABLE), id="quoted by urllib's error"),
     ],
@@ -369,6 +370,18 @@ def test_a_server_is_asked_whether_it_takes_the_token(
     assert check == Check("server", *(text.format(server.url) for text in expected))
     assert ("wrong-secret" in repr(check), TOKEN in repr(check)) == (False, False)
     assert server.ask("get_all_projects") == []
+
+
+def test_a_server_behind_another_login(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text says how to pass one, and repeats none."""
+    with behind_login(server, "me:right") as address:
+        monkeypatch.setenv("TRACKIO_SERVER_URL", f"{address.replace('//', '//me:wrong@')}/?write_token={TOKEN}")
+        (check,) = remote(tmp_path)
+    text = (
+        f"the Trackio server at {address}/ cannot be reached with this login: 401 Unauthorized; pass it in server_url "
+        "(https://name:password@host/), percent-encoded"
+    )
+    assert check == Check("server", FAILED, text)
 
 
 def test_a_server_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

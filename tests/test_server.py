@@ -11,14 +11,26 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import torch
 import trackio
 
+import reading
 from children import Child
 from servers import TOKEN, Server, behind_login
 from torchrl_trackio import TrackioLogger, TrackioWarning
+from torchrl_trackio.server import ask, reason
+
+
+def answered(status: int, **content: Any) -> httpx.HTTPStatusError:
+    """What httpx raises for an answer."""
+    request = httpx.Request("POST", "http://me:secret@host/api/f")
+    response = httpx.Response(status, request=request, **content)
+    return httpx.HTTPStatusError("with the address", request=request, response=response)
+
 
 AWAY = "ignore:.*:UserWarning"  # while the server is away, trackio and this package say so
 
@@ -247,7 +259,7 @@ def test_what_does_not_answer_is_named_without_secrets(project: str, url: str) -
 
 
 def test_a_server_behind_a_login(server: Server, project: str) -> None:
-    """Its address may hold a login, which the proxy in front of it is told, and nobody else."""
+    """Its address may hold a login, which the proxy in front of it is told, and which is neither shown nor saved."""
     with behind_login(server, "me:secret") as address:
         url = f"{address.replace('//', '//me:secret@')}/?write_token={TOKEN}"
         with TrackioLogger("run", project, server_url=url) as logger:
@@ -263,6 +275,65 @@ def test_a_server_behind_a_login(server: Server, project: str) -> None:
     assert "secret" not in shown
 
 
+def test_a_wrong_login_is_an_error_that_says_so(server: Server, project: str) -> None:
+    """As a wrong token is, instead of rows that wait for ever; a login is not repeated in the message."""
+    with behind_login(server, "me:right") as address, pytest.raises(ValueError, match="cannot be reached") as error:
+        TrackioLogger("run", project, server_url=f"{address.replace('//', '//me:secret@')}/?write_token={TOKEN}")
+    assert str(error.value) == (
+        f"the Trackio server at {address}/ cannot be reached with this login: 401 Unauthorized; pass it in server_url "
+        "(https://name:password@host/), percent-encoded"
+    )
+
+
+@pytest.mark.filterwarnings(AWAY)
+def test_rows_that_wait_are_sent_with_another_login(server: Server, project: str) -> None:
+    """They are the server's, whoever sends them; no login is on the disk with them."""
+    server.kill()
+    with TrackioLogger(
+        "run", project, server_url=f"http://me:secret@127.0.0.1:{server.port}/?write_token={TOKEN}"
+    ) as logger:
+        logger.log_scalar("x", 0.0)
+        logger.close(timeout=1)
+    assert b"secret" not in b"".join(path.read_bytes() for path in reading.folder().glob(f"{project}*"))
+    server.start()
+    with TrackioLogger("run", project, server_url=f"{server.url}/?write_token={TOKEN}", resume="allow") as logger:
+        logger.flush()
+    assert server.steps(project) == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (answered(500, json={"error": "database is locked"}), "database is locked"),
+        (answered(502, html="<p>"), "502 Bad Gateway"),
+        (
+            RuntimeError("Space 'http://me:secret@host/' does not support it"),
+            "Space 'http://host/' does not support it",
+        ),
+        (
+            httpx.LocalProtocolError("Illegal header value b'secret'"),
+            "the write token has characters that cannot be sent",
+        ),
+    ],
+    ids=["the server", "a proxy", "Trackio", "a token"],
+)
+def test_why_a_request_failed(error: Exception, said: str) -> None:
+    """The server's own answer where there is one, and no login or token."""
+    assert reason(error) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ALL_PROXY", "socks9://x"), ("SSL_CERT_FILE", "/nowhere")], ids=["proxy", "certificates"]
+)
+def test_an_environment_that_httpx_cannot_use(
+    server: Server, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """It is a server that does not answer, which ends no training."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConnectionError, match=f"the Trackio server at {server.url} did not answer: "):
+        ask(server.url, TOKEN, "get_all_projects")
+
+
 @pytest.mark.filterwarnings(AWAY)
 def test_what_is_kept_names_the_server_without_its_login(server: Server, project: str) -> None:
     """Nor do warnings of a server that is away show it."""
@@ -276,16 +347,31 @@ def test_what_is_kept_names_the_server_without_its_login(server: Server, project
         logger.log_checkpoint({"a": 1}, 0)
         logger.close(timeout=1)
     said = [str(warning.message) for warning in caught]
-    assert sum(f"http://127.0.0.1:{server.port}/" in text for text in said) >= 4
+    place = f"http://127.0.0.1:{server.port}/"
+    assert f"1 alerts of run 'run' did not reach {place}" in said
+    assert f"1 artifacts of run 'run' were not stored by {place}" in said
+    assert all(place in text for text in said)
     assert "secret" not in " ".join(said)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:1/?write_token=secret", "ftp://x/?write_token=secret"])
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:1/?write_token=secret", "ftp://x/?write_token=secret", "HTTP://me:secret@x/", "me:secret@x:1/"],
+    ids=["no scheme", "ftp", "capitals", "a login"],
+)
 def test_an_address_that_is_none_is_refused_without_its_token(project: str, url: str) -> None:
-    """The error shows the address, but nothing behind its question mark."""
+    """The error shows the address, but nothing behind its question mark, and no login."""
     with pytest.raises(ValueError, match="server_url must start with http") as error:
         TrackioLogger("run", project, server_url=url)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["http://me:sec/ret@127.0.0.1:1/", "http://secret\u2100@host/"], ids=["slash", "sign"])
+def test_an_address_that_cannot_be_read_is_refused_without_its_login(project: str, url: str) -> None:
+    """A password that is not percent-encoded may look like a port."""
+    with pytest.raises(ValueError, match=r"server_url cannot be read: it has to be .* percent-encoded") as error:
+        TrackioLogger("run", project, server_url=url)
+    assert "sec" not in str(error.value)
 
 
 @pytest.mark.filterwarnings(AWAY)

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import httpx
 import trackio
 from trackio.cas import blob_path
 from trackio.sqlite_storage import SQLiteStorage
 
 from torchrl_trackio.artifacts import improves
 from torchrl_trackio.errors import warn_in_background
-from torchrl_trackio.server import without_secrets
+from torchrl_trackio.server import own_answer, without_secrets
 
 _SECONDS = 3.0  # after the start of a run, the longest that a version waits for the server's first answer
 _PAUSE_SECONDS = 0.05
@@ -114,14 +115,10 @@ class ServerArtifactStore(ArtifactStore):
 
     def _refusal(self, error: Exception) -> ConnectionError | None:
         """What the server itself has answered; ``None`` where it is away or busy, or a proxy answers in its place."""
-        response: Any = getattr(error, "response", None)
-        if response is None or response.status_code == _PAUSED:
+        if not isinstance(error, httpx.HTTPStatusError) or error.response.status_code == _PAUSED:
             return None
-        try:
-            answer = str(response.json()["error"])
-        except (KeyError, TypeError, ValueError):
-            return None
-        if answer.startswith(_LOCKED):
+        answer = own_answer(error.response)
+        if answer is None or answer.startswith(_LOCKED):
             return None
         place = without_secrets(self._run._server_base_url)
         return ConnectionError(f"the Trackio server at {place} answered: {answer}")

@@ -102,7 +102,7 @@ class RunHandle(wrapt.ObjectProxy):  # type: ignore[type-arg]
 
     @property
     def place(self) -> str:
-        """Where the run is stored: a folder or a URL."""
+        """Where the run is stored: a folder, a Space, or a server's address without its login and token."""
         return self._self_writer.store.place
 
     def identity(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import trackio
 from trackio import fragments
@@ -159,9 +160,16 @@ def _init(options: Mapping[str, Any]) -> trackio.Run:
 
 def _server(server_url: str) -> tuple[str, str | None]:
     if not server_url.startswith(("http://", "https://")):
-        shown = server_url.partition("?")[0]  # what follows may hold the token
+        shown = server_url.partition("?")[0].rpartition("@")[2]  # without what may be a login or a token
         raise ValueError(f"server_url must start with http:// or https://, got {shown!r}")
-    url, token = parse_trackio_server_url(server_url)
+    try:
+        url, token = parse_trackio_server_url(server_url)
+        urlsplit(url).port  # noqa: B018 - reading it is what raises
+    except ValueError:  # whose text holds a part of the address
+        raise ValueError(
+            "server_url cannot be read: it has to be http://HOST:PORT/?write_token=TOKEN, with a name and password "
+            "before the host percent-encoded (urllib.parse.quote)"
+        ) from None
     return url, token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 

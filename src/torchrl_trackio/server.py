@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 _SECONDS = 3.0
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+_LOGIN_WANTED = (401, 403)  # the answers of what is in front of a server; its own to a wrong token is none of them
+
+
+class LoginRefusedError(ConnectionError):
+    """What is in front of the server lets nobody through with this login, or with none."""
 
 
 def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
@@ -22,17 +29,23 @@ def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
     Raises:
         ConnectionError: if the server cannot be reached, does not answer within 3 s, or answers with an error.
     """
-    place = without_secrets(url)
+    place, parts = without_secrets(url), urlsplit(url)
     try:
         response = httpx.post(
-            f"{url.partition('?')[0].rstrip('/')}/api/{function}",
+            f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/api/{function}",
             json={"args": [], "kwargs": arguments},
             headers={"x-trackio-write-token": token or ""},
             timeout=_SECONDS,
         )
         response.raise_for_status()
         answer = response.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    # Among them a proxy or a file of certificates that the environment names and that cannot be used.
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ImportError, ValueError) as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _LOGIN_WANTED:
+            raise LoginRefusedError(
+                f"the Trackio server at {place} cannot be reached with this login: {reason(error)}; pass it in "
+                "server_url (https://name:password@host/), percent-encoded"
+            ) from None
         raise ConnectionError(f"the Trackio server at {place} did not answer: {reason(error)}") from None
     if answer.get("error") is not None:
         raise ConnectionError(f"the Trackio server at {place} answered: {answer['error']}")
@@ -40,12 +53,25 @@ def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong with a request, without the address and token that httpx's own texts may hold."""
+    """What went wrong with a request, without the login or token that httpx's and Trackio's own texts may hold."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"{error.response.status_code} {error.response.reason_phrase}"
-    if isinstance(error, (httpx.LocalProtocolError, UnicodeError)):
+        return own_answer(error.response) or f"{error.response.status_code} {error.response.reason_phrase}"
+    if isinstance(error, (httpx.LocalProtocolError, UnicodeEncodeError)):
         return "the write token has characters that cannot be sent"
-    return str(error)
+    return without_login(str(error))
+
+
+def own_answer(response: httpx.Response) -> str | None:
+    """What the server says of an error; ``None`` where something in front of it has answered."""
+    try:
+        return str(response.json()["error"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def without_login(text: str) -> str:
+    """A text without the logins of the addresses in it."""
+    return _LOGIN.sub("", text)
 
 
 def without_secrets(url: str) -> str:
@@ -58,10 +84,12 @@ def check_token(url: str, token: str) -> bool:
     """Whether the server is there.
 
     Raises:
-        ValueError: if it is, but refuses the write token.
+        ValueError: if it is, but refuses the write token, or is behind a login that is not the right one.
     """
     try:
         taken = takes_token(url, token)
+    except LoginRefusedError as error:
+        raise ValueError(str(error)) from None
     except ConnectionError:
         return False
     if not taken:

@@ -13,7 +13,7 @@ from trackio.utils import TRACKIO_DIR, serialize_values
 
 from torchrl_trackio.artifact_store import ServerArtifactStore
 from torchrl_trackio.run import StoredRun, Warn
-from torchrl_trackio.server import ask, check_token, reason, without_secrets
+from torchrl_trackio.server import ask, check_token, reason, without_login, without_secrets
 
 _SPILL_SECONDS = 1.0  # the longest that the disk waits for a request in progress, and between two writes to it
 _FLUSH_SECONDS = 5.0  # the longest that a flush waits for the server before rows are written to disk instead
@@ -39,6 +39,7 @@ class ServerRun(StoredRun):
         run._pending_entries_with_traces = self._entries_to_replay
         run._write_alerts_to_sqlite = self._keep_alerts
         run._flush_local_buffer = self._replay
+        run._remote_storage_key = self.place  # is written to the disk, beside what is kept
         run._has_local_buffer = run._has_local_buffer or self._has_left_behind()
         self._spilled = time.monotonic()
 
@@ -117,7 +118,7 @@ class ServerRun(StoredRun):
         return False
 
     def _is_for_this(self, pending: Any) -> bool:
-        return bool(pending) and str(pending["space_id"]).rstrip("/") == self.run._server_base_url.rstrip("/")
+        return bool(pending) and without_secrets(pending["space_id"]).rstrip("/") == self.place.rstrip("/")
 
     def _entries_to_replay(self, pending: Any, traces: Any) -> list[dict[str, Any]]:
         """Trackio's, but with the configurations, and without numbers that JSON cannot hold."""
@@ -151,6 +152,9 @@ class ServerRun(StoredRun):
         if alerts := list(self._unsent_alerts):
             self.run._client.predict(api_name="/bulk_alert", alerts=alerts, hf_token=None)
             del self._unsent_alerts[: len(alerts)]
+
+    def _on_failure(self, key: str, message: str) -> None:
+        super()._on_failure(key, without_login(message))
 
     def _on_kept_artifact(self, name: str, error: Exception) -> None:
         self._warn(

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from torchrl_trackio.doctor.checks import FAILED, OK, WARNING, Check
 from torchrl_trackio.doctor.roundtrip import RoundTrip, said
-from torchrl_trackio.server import takes_token, without_secrets
 
 _LITTLE = 2**30  # bytes
 
@@ -77,6 +76,8 @@ def _space(space: str) -> Check:
 
 def _server(given: str) -> Check:
     """Whether the server is there and takes the token. No text of it holds anything but the address."""
+    from torchrl_trackio.server import without_secrets
+
     url, token = _parsed(given)
     if not url:
         advice = "It has to be http://HOST:PORT/?write_token=TOKEN, or http://HOST:PORT/ with TRACKIO_WRITE_TOKEN set."
@@ -95,16 +96,21 @@ def _parsed(given: str) -> tuple[str, str | None]:
     try:
         url, token = parse_trackio_server_url(given)
         parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is what raises
     except ValueError:  # whose text holds the URL
         return "", None
-    usable = not parts.query and parts.scheme in ("http", "https") and parts.hostname
+    usable = not (parts.query or parts.fragment) and parts.scheme in ("http", "https") and parts.hostname
     return url if usable else "", token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 
 def _answer(url: str, token: str, advice: str) -> Check:
+    from torchrl_trackio.server import LoginRefusedError, takes_token, without_secrets
+
     address = without_secrets(url)
     try:
         taken = takes_token(url, token)
+    except LoginRefusedError as error:
+        return Check("server", FAILED, str(error))
     except ConnectionError as error:
         advice = "Until it does, what is logged is kept in the folder. Does `trackio show --host 0.0.0.0` run there?"
         return Check("server", FAILED, str(error), advice)
