@@ -330,8 +330,9 @@ def test_an_environment_that_httpx_cannot_use(
 ) -> None:
     """It is a server that does not answer, which ends no training."""
     monkeypatch.setenv(name, value)
-    with pytest.raises(ConnectionError, match=f"the Trackio server at {server.url} did not answer: "):
-        ask(server.url, TOKEN, "get_all_projects")
+    url = server.url.replace("http", "https") if name == "SSL_CERT_FILE" else server.url
+    with pytest.raises(ConnectionError, match=f"the Trackio server at {url} did not answer: "):
+        ask(url, TOKEN, "get_all_projects")
 
 
 @pytest.mark.filterwarnings(AWAY)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextvars
 import difflib
 import inspect
-import os
 import sys
 import tempfile
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import trackio
 from trackio import fragments
-from trackio.utils import TRACKIO_DIR, parse_trackio_server_url, resolve_space_id_and_server_url
+from trackio.utils import TRACKIO_DIR, resolve_space_id_and_server_url
 
 from torchrl_trackio import lifecycle
 from torchrl_trackio.errors import warn
@@ -23,7 +21,7 @@ from torchrl_trackio.hparams import flatten_config, to_config
 from torchrl_trackio.hub import bounded_hub
 from torchrl_trackio.names import project_name, run_name
 from torchrl_trackio.quiet import hushed
-from torchrl_trackio.server import check_token, without_secrets
+from torchrl_trackio.server import check_token, url_and_token, without_secrets
 from torchrl_trackio.silent import SilentRun
 from torchrl_trackio.versions import warn_of_untested_versions
 
@@ -144,7 +142,7 @@ def _start(options: Mapping[str, Any]) -> trackio.Run:
             if options["resume"] != "never":
                 fragments.import_inbox_dir()  # rows of the JSONL mode are found only once they are imported
             return _init(options)
-        url, token = _server(server_url)
+        url, token = url_and_token(server_url)
         if token is None or check_token(url, token):
             return _init(options)
         return _start_without_server(options, url, token)
@@ -156,21 +154,6 @@ def _init(options: Mapping[str, Any]) -> trackio.Run:
         return contextvars.Context().run(lambda: trackio.init(**options))
     finally:
         trackio.config = current_config
-
-
-def _server(server_url: str) -> tuple[str, str | None]:
-    if not server_url.startswith(("http://", "https://")):
-        shown = server_url.partition("?")[0].rpartition("@")[2]  # without what may be a login or a token
-        raise ValueError(f"server_url must start with http:// or https://, got {shown!r}")
-    try:
-        url, token = parse_trackio_server_url(server_url)
-        urlsplit(url).port  # noqa: B018 - reading it is what raises
-    except ValueError:  # whose text holds a part of the address
-        raise ValueError(
-            "server_url cannot be read: it has to be http://HOST:PORT/?write_token=TOKEN, with a name and password "
-            "before the host percent-encoded (urllib.parse.quote)"
-        ) from None
-    return url, token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 
 def _start_without_server(options: Mapping[str, Any], url: str, token: str) -> trackio.Run:

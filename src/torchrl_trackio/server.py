@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from trackio.utils import parse_trackio_server_url
 
 _SECONDS = 3.0
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
@@ -15,6 +17,26 @@ _LOGIN_WANTED = (401, 403)  # the answers of what is in front of a server; its o
 
 class LoginRefusedError(ConnectionError):
     """What is in front of the server lets nobody through with this login, or with none."""
+
+
+def url_and_token(server_url: str) -> tuple[str, str | None]:
+    """The server's address, with a login, and the write token that is in it or in ``TRACKIO_WRITE_TOKEN``.
+
+    Raises:
+        ValueError: if it is no address. No text of it holds a login or token.
+    """
+    if not server_url.startswith(("http://", "https://")):
+        shown = server_url.partition("?")[0].rpartition("@")[2]
+        raise ValueError(f"server_url must start with http:// or https://, got {shown!r}")
+    try:
+        url, token = parse_trackio_server_url(server_url)
+        urlsplit(url).port  # noqa: B018 - reading it is what raises
+    except ValueError:  # whose text holds a part of the address
+        raise ValueError(
+            "server_url cannot be read: it has to be http://HOST:PORT/?write_token=TOKEN, with a name and password "
+            "before the host percent-encoded (urllib.parse.quote)"
+        ) from None
+    return url, token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 
 def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
@@ -36,6 +58,7 @@ def ask(url: str, token: str | None, function: str, **arguments: Any) -> Any:
             json={"args": [], "kwargs": arguments},
             headers={"x-trackio-write-token": token or ""},
             timeout=_SECONDS,
+            verify=parts.scheme == "https",  # or httpx would read all certificates, 20 ms, for http, too
         )
         response.raise_for_status()
         answer = response.json()

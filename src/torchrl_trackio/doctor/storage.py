@@ -76,10 +76,14 @@ def _space(space: str) -> Check:
 
 def _server(given: str) -> Check:
     """Whether the server is there and takes the token. No text of it holds anything but the address."""
-    from torchrl_trackio.server import without_secrets
+    from torchrl_trackio.server import url_and_token, without_secrets
 
-    url, token = _parsed(given)
-    if not url:
+    try:
+        url, token = url_and_token(given)
+    except ValueError:
+        url, token = "", None
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or not parts.hostname:
         advice = "It has to be http://HOST:PORT/?write_token=TOKEN, or http://HOST:PORT/ with TRACKIO_WRITE_TOKEN set."
         return Check("server", FAILED, "TRACKIO_SERVER_URL cannot be used", advice)
     advice = "`trackio show` prints the right one where it is run. Put it in TRACKIO_WRITE_TOKEN, or into the URL."
@@ -87,20 +91,6 @@ def _server(given: str) -> Check:
         text = "has characters that cannot be sent, such as a line break" if token else "is missing"
         return Check("server", FAILED, f"{without_secrets(url)}, whose write token {text}", advice)
     return _answer(url, token, advice)
-
-
-def _parsed(given: str) -> tuple[str, str | None]:
-    """The server's address with its login, empty if it cannot be used, and its token."""
-    from trackio.utils import parse_trackio_server_url
-
-    try:
-        url, token = parse_trackio_server_url(given)
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - reading it is what raises
-    except ValueError:  # whose text holds the URL
-        return "", None
-    usable = not (parts.query or parts.fragment) and parts.scheme in ("http", "https") and parts.hostname
-    return url if usable else "", token or os.environ.get("TRACKIO_WRITE_TOKEN")
 
 
 def _answer(url: str, token: str, advice: str) -> Check:
